@@ -1,0 +1,146 @@
+# Everything a developer runs. `make` alone lists the targets.
+#
+# A virtual environment per TensorFlow version: .venv for the default one, .venv-tf<version> for any other. CMake and
+# Ninja come from PyPI, so a machine needs only Python, a C++17 compiler and make.
+
+PYTHON ?= python3
+DEFAULT_TF := $(shell $(PYTHON) -c 'import sys; print("2.15.1" if sys.version_info < (3, 12) else "2.21.0")')
+ifeq ($(DEFAULT_TF),)
+$(error '$(PYTHON)' does not run: install Python 3.9 or newer, or pass PYTHON=/path/to/python3)
+endif
+TF ?= $(DEFAULT_TF)
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
+VENV := $(if $(filter $(DEFAULT_TF),$(TF)),.venv,.venv-tf$(TF))
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
+INSTALLED := $(VENV)/.installed-tf$(TF)
+TOOLS := $(VENV)/.tools-tf$(TF)
+BUILD_DIR := build/tf-$(TF)
+# The objects of the editable install are shared with `make wheel`; only what changed is compiled again.
+BUILD := --no-build-isolation -C build-dir=$(BUILD_DIR)
+
+# Folders too, as their date tells of removed files; __init__.py, as a new package must join the editable install.
+SOURCES := $(shell find native -type d -o \( -name '*.h' -o -name '*.cc' -o -name CMakeLists.txt \) \
+	! -name '*_test.cc' ! -name '*_bench.cc') $(shell find mx_rec rec_sdk_common tf_adapter -name __init__.py 2>/dev/null)
+CXX_FILES = $(shell find native -name '*.h' -o -name '*.cc')
+
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+.PHONY: help setup demo test test-core test-python bench format check check-style check-core wheel clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo 'make setup    create $(VENV), install the tools, compile and install mx_rec (editable)'
+	@echo 'make demo     train a small model'
+	@echo 'make test     all tests: C++ core, then Python'
+	@echo 'make check    linters, formatting, layering; core tests under the address and thread sanitizers'
+	@echo 'make format   format Python and C++'
+	@echo 'make bench    micro benchmarks of the core, then the scenarios in benchmarks/'
+	@echo 'make wheel    dist/*.whl, for TensorFlow $(TF)'
+	@echo 'make clean    remove build/, dist/ and caches; virtual environments stay'
+	@echo
+	@echo 'Variables: TF=$(TF) (another version gets its own environment)  PYTHON=$(PYTHON)  JOBS=$(JOBS)'
+	@echo '           PYTEST_ARGS=...  passed on by `make test`, e.g. PYTEST_ARGS="-k saver"'
+
+setup: $(INSTALLED)
+	@echo '== mx_rec is installed in $(VENV) with TensorFlow $(TF)'
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo '$(PYTHON) cannot make virtual environments: install its venv module (Debian, Ubuntu: apt-get install python3-venv)' >&2; \
+	  exit 1; }
+	@echo '== creating $(VENV)'
+	@$(PYTHON) -m venv $(VENV)
+
+$(TOOLS): pyproject.toml | $(BIN)/python
+	@command -v $(CXX) >/dev/null || { \
+	  echo 'no C++ compiler ($(CXX)): install one (Debian, Ubuntu: apt-get install g++) or pass CXX=...' >&2; exit 1; }
+	@echo '== installing TensorFlow $(TF) and the build tools'
+	@$(PIP) install 'tensorflow-cpu==$(TF)' 'scikit-build-core>=0.10' cmake ninja
+	@touch $@
+
+# Installs what pyproject.toml lists, too; TensorFlow is there already, and the build pins the one it finds.
+$(INSTALLED): $(TOOLS) pyproject.toml CMakeLists.txt $(wildcard packaging_support/*.py) $(SOURCES)
+	@echo '== compiling mx_rec for TensorFlow $(TF) (the first time takes minutes, later only what changed)'
+	@$(PIP) install $(BUILD) -e '.[dev]'
+	@touch $@
+
+demo: setup
+	@$(BIN)/python -m mx_rec demo
+
+test: test-core test-python
+
+# loadfile: tests of a file share a process, so that TensorFlow's import and a file's fixtures are paid for once.
+test-python: setup test-core
+	@echo '== Python tests with TensorFlow $(TF)'
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(PYTEST_ARGS)
+
+test-core: build/core/mxrec_core_tests
+	@echo '== C++ core tests'
+	@$< --gtest_brief=1
+
+# $(call core,<CMake options>) configures and builds the core, without TensorFlow, in the target's directory. CMake knows
+# best what is out of date, so these rules always run.
+define core
+	@mkdir -p $(@D)
+	@echo '== compiling in $(@D)'
+	@{ $(BIN)/cmake -S . -B $(@D) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) $(1) && \
+	  $(BIN)/cmake --build $(@D); } >$(@D)/build.log 2>&1 || { cat $(@D)/build.log >&2; exit 1; }
+endef
+
+build/core/mxrec_core_tests: FORCE | $(TOOLS) googletest
+	$(call core,-DCMAKE_BUILD_TYPE=Release -DMXREC_BUILD_TESTS=ON)
+build/asan/mxrec_core_tests: FORCE | $(TOOLS) googletest
+	$(call core,-DCMAKE_BUILD_TYPE=Debug -DMXREC_BUILD_TESTS=ON -DMXREC_SANITIZE=address)
+build/tsan/mxrec_core_tests: FORCE | $(TOOLS) googletest
+	$(call core,-DCMAKE_BUILD_TYPE=Debug -DMXREC_BUILD_TESTS=ON -DMXREC_SANITIZE=thread)
+build/bench/all: FORCE | $(TOOLS)
+	$(call core,-DCMAKE_BUILD_TYPE=Release -DMXREC_BUILD_BENCH=ON)
+FORCE:
+
+# A GoogleTest that is not in the compiler's own path is found through CMAKE_PREFIX_PATH.
+.PHONY: googletest
+googletest:
+	@[ -n "$$CMAKE_PREFIX_PATH$$GTest_ROOT" ] || echo '#include <gtest/gtest.h>' | $(CXX) -E -x c++ - >/dev/null 2>&1 || { \
+	  echo '== installing GoogleTest (libgtest-dev)'; \
+	  sudo=; [ "$$(id -u)" = 0 ] || sudo='sudo -n'; \
+	  { $$sudo apt-get install -y -qq libgtest-dev || \
+	    { $$sudo apt-get update -qq && $$sudo apt-get install -y -qq libgtest-dev; }; } >/dev/null 2>&1 || { \
+	  echo 'GoogleTest is missing and could not be installed: install it (Debian, Ubuntu: apt-get install libgtest-dev;' >&2; \
+	  echo 'Fedora: dnf install gtest-devel), or set CMAKE_PREFIX_PATH to where it is' >&2; exit 1; }; }
+
+bench: setup build/bench/all
+	@for bench in $$(find build/bench/bench -name '*_bench' 2>/dev/null | sort); do echo "== $$bench"; $$bench || exit 1; done
+	@if [ -e benchmarks/__main__.py ]; then echo '== benchmarks'; $(BIN)/python -m benchmarks; fi
+
+format: setup
+	@$(BIN)/ruff check -q --fix-only .
+	@$(BIN)/ruff format -q .
+	@$(BIN)/clang-format -i $(CXX_FILES)
+
+check: check-style check-core
+
+check-style: setup
+	@echo '== linters and formatting'
+	@$(BIN)/ruff check -q .
+	@$(BIN)/ruff format -q --check .
+	@$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
+	@echo '== layering: only native/tf includes tensorflow/'
+	@! grep -rnE --include='*.h' --include='*.cc' --exclude-dir=tf '#include *["<]tensorflow/' native
+
+check-core: build/asan/mxrec_core_tests build/tsan/mxrec_core_tests
+	@echo '== C++ core tests, address and undefined-behaviour sanitizers'
+	@build/asan/mxrec_core_tests --gtest_brief=1
+	@echo '== C++ core tests, thread sanitizer'
+	@build/tsan/mxrec_core_tests --gtest_brief=1
+
+wheel: setup
+	@echo '== building the wheel for TensorFlow $(TF)'
+	@$(PIP) wheel $(BUILD) --no-deps -w dist .
+	@ls dist/*.whl
+
+clean:
+	rm -rf build dist .pytest_cache .ruff_cache .hypothesis .venv*/.installed-*
+	@find mx_rec tests packaging_support benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,142 @@
+"""The process's configuration: read once by `init`, frozen, asked by everybody.
+
+Nothing else in the package reads the environment or keeps settings.
+"""
+
+import dataclasses
+import os
+from typing import Optional
+
+from mx_rec import _check
+
+NOT_INITIALIZED = (
+    "Please init the environment for mx_rec at first: call mx_rec.util.initialize.init() before any other API of mx_rec"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The keywords of `init`. Steps are limits that the script announces, never a schedule that must be obeyed."""
+
+    max_steps: int = -1
+    train_steps: int = -1
+    eval_steps: int = -1
+    save_steps: int = -1
+    if_load: bool = False
+    use_dynamic: bool = True
+    use_dynamic_expansion: bool = False
+    bind_cpu: bool = True
+    is_incremental_checkpoint: bool = False
+    save_checkpoint_due_time: Optional[int] = None
+    save_delta_checkpoints_secs: Optional[int] = None
+    restore_model_version: Optional[int] = None
+    recent_key_count_threshold: int = 0
+    use_lccl: bool = False
+
+    def __post_init__(self):
+        for name in ("max_steps", "train_steps", "eval_steps", "save_steps"):
+            _check.integer(name, getattr(self, name), -1, _check.MAX_INT32)
+        for field in dataclasses.fields(self):
+            if field.type is bool:
+                _check.boolean(field.name, getattr(self, field.name))
+        for name, low in (("save_checkpoint_due_time", 1), ("save_delta_checkpoints_secs", 1),
+                          ("restore_model_version", 0), ("recent_key_count_threshold", 0)):
+            if getattr(self, name) is not None:
+                _check.integer(name, getattr(self, name), low, _check.MAX_INT32)
+        if self.max_steps == self.train_steps == self.eval_steps == 0:
+            raise ValueError("`max_steps`, `train_steps` and `eval_steps` must not all be 0: nothing would run")
+        if self.is_incremental_checkpoint and None in (self.save_checkpoint_due_time, self.save_delta_checkpoints_secs):
+            raise ValueError(
+                "`is_incremental_checkpoint=True` needs `save_checkpoint_due_time` and `save_delta_checkpoints_secs`"
+            )
+
+
+@dataclasses.dataclass
+class _Process:
+    config: Optional[Config] = None
+    pipeline_started: bool = False
+    hashtable_collection: str = "ASCEND_GLOBAL_HASHTABLE_COLLECTION"
+    if_load: bool = False
+
+
+process = _Process()
+
+
+def current() -> Config:
+    """The configuration; EnvironmentError before `init`."""
+    if process.config is None:
+        raise EnvironmentError(NOT_INITIALIZED)
+    return process.config
+
+
+def rank_id() -> int:
+    """This process's rank: what the MPI launcher says, or 0. Needs no `init`."""
+    return _launcher_number("OMPI_COMM_WORLD_RANK", 0)
+
+
+def rank_size() -> int:
+    return _launcher_number("OMPI_COMM_WORLD_SIZE", 1)
+
+
+def local_rank_size() -> int:
+    return _launcher_number("OMPI_COMM_WORLD_LOCAL_SIZE", 1)
+
+
+def local_rank_id() -> int:
+    return _launcher_number("OMPI_COMM_WORLD_LOCAL_RANK", 0)
+
+
+def _launcher_number(variable, default):
+    value = os.environ.get(variable)
+    if value is None:
+        return default
+    try:
+        return int(value)
+    except ValueError:
+        raise ValueError(f"environment variable {variable} must be a whole number, got {value!r}") from None
+
+
+# Variables that ported launch scripts set. Checked, because a typo there was an error too; most steer hardware that
+# does not exist here.
+_ENVIRONMENT = {
+    "KEY_PROCESS_THREAD_NUM": (1, 10),
+    "MAX_UNIQUE_THREAD_NUM": (1, 8),
+    "FAST_UNIQUE": (0, 1),
+    "USE_COMBINE_FAAE": (0, 1),
+    "RECORD_KEY_COUNT": (0, 1),
+    "USE_SHM_SWAP": (0, 1),
+    "HUGE_TLB_ENABLE": (0, 1),
+    "LCCL_DETERMINISTIC": (0, 1),
+    "HOT_EMB_UPDATE_STEP": (1, 1000),
+    "HD_CHANNEL_SIZE": (2, 8192),
+    "AclTimeout": (-1, _check.MAX_INT32),
+    "SSD_SAVE_COMPACT_LEVEL": (0, 2),
+    "GLOG_stderrthreshold": (-2, 2),
+    "CM_WORKER_SIZE": (0, 512),
+}
+_ENVIRONMENT_WORDS = {
+    "MXREC_LOG_LEVEL": ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
+    "TF_DEVICE": ("NPU", "GPU", "CPU", "NONE"),
+}
+
+
+def check_environment() -> None:
+    """ValueError if a known variable of the environment has a value outside its range."""
+    for variable, (low, high) in _ENVIRONMENT.items():
+        value = os.environ.get(variable)
+        if value is None:
+            continue
+        try:
+            number = int(value)
+        except ValueError:
+            number = None
+        if number is None or not low <= number <= high:
+            raise ValueError(
+                f"environment variable {variable} must be a whole number in [{low}, {high}], got {value!r}; unset or correct it"
+            )
+    for variable, words in _ENVIRONMENT_WORDS.items():
+        value = os.environ.get(variable)
+        if value is not None and value not in words:
+            raise ValueError(
+                f"environment variable {variable} must be one of {', '.join(words)}, got {value!r}; unset or correct it"
+            )

@@ -1,0 +1,162 @@
+"""NativeTable: one table of the core, by name."""
+
+import ctypes
+import dataclasses
+from typing import List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from mx_rec._native import library
+from mx_rec._native.errors import NOT_FOUND, check
+
+_I64 = ctypes.POINTER(ctypes.c_int64)
+_F32 = ctypes.POINTER(ctypes.c_float)
+_U8 = ctypes.POINTER(ctypes.c_uint8)
+
+
+@dataclasses.dataclass(frozen=True)
+class InitializerSpec:
+    """How the first value of a row follows from its key (native/table/initializer.h)."""
+
+    kind: str  # a key of KINDS
+    a: float = 0.0
+    b: float = 0.0
+    scale: float = 1.0
+    seed: int = 0
+    pool: Optional[np.ndarray] = None  # float32 [rows, dim], for kind "pool"
+
+    KINDS = {"constant": 0, "uniform": 1, "normal": 2, "truncated_normal": 3, "pool": 4}
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """A table's numbers at one moment; inserted = rows + erased."""
+
+    rows: int
+    capacity: int
+    bytes: int
+    inserted: int
+    erased: int
+    shards: int
+
+
+def _pointer(array, kind):
+    return array.ctypes.data_as(kind)
+
+
+class NativeTable:
+    """A handle by name; the table itself belongs to the process and lives until `clear_all()`."""
+
+    def __init__(self, name: str, dim: int, max_rows: int, initializer: InitializerSpec, padding_keys: Sequence[int]):
+        self.name = name
+        self.dim = dim
+        self._encoded = name.encode()
+        pool, pool_rows = None, 0
+        if initializer.pool is not None:
+            array = np.ascontiguousarray(initializer.pool, np.float32)
+            pool, pool_rows = _pointer(array, _F32), array.shape[0]
+        padding = np.asarray(padding_keys, np.int64)
+        check(
+            library.core().mxrec_table_create(
+                self._encoded,
+                ctypes.c_int32(dim),
+                ctypes.c_int64(max_rows),
+                ctypes.c_int32(InitializerSpec.KINDS[initializer.kind]),
+                ctypes.c_float(initializer.a),
+                ctypes.c_float(initializer.b),
+                ctypes.c_float(initializer.scale),
+                ctypes.c_uint64(initializer.seed % 2**64),
+                pool,
+                ctypes.c_int64(pool_rows),
+                _pointer(padding, _I64),
+                ctypes.c_int64(padding.size),
+            )
+        )
+
+    def set_slots(self, slots: Sequence[Tuple[str, float]]) -> None:
+        """Makes room in every row for the optimizer's slots: (checkpoint name, initial value) each."""
+        names = (ctypes.c_char_p * max(1, len(slots)))(*[name.encode() for name, _ in slots])
+        values = (ctypes.c_float * max(1, len(slots)))(*[value for _, value in slots])
+        check(library.core().mxrec_table_set_slots(self._encoded, ctypes.c_int32(len(slots)), names, values))
+
+    @property
+    def slots(self) -> Tuple[str, ...]:
+        """Checkpoint names of the slots in a row; none before an optimizer is applied."""
+        names: List[str] = []
+        buffer = ctypes.create_string_buffer(512)
+        while True:
+            code = library.core().mxrec_table_slot_name(
+                self._encoded, ctypes.c_int32(len(names)), buffer, ctypes.c_int64(512)
+            )
+            if code == NOT_FOUND:
+                return tuple(names)
+            check(code)
+            names.append(buffer.value.decode())
+
+    def facts(self) -> Facts:
+        numbers = (ctypes.c_int64 * 6)()
+        check(library.core().mxrec_table_facts(self._encoded, numbers))
+        return Facts(*numbers)
+
+    def keys(self) -> np.ndarray:
+        """All keys, int64, in the table's own order."""
+        count = ctypes.c_int64(self.facts().rows)
+        while True:
+            out = np.empty(count.value, np.int64)
+            capacity = out.size
+            check(
+                library.core().mxrec_table_keys(
+                    self._encoded, _pointer(out, _I64), ctypes.c_int64(capacity), ctypes.byref(count)
+                )
+            )
+            if count.value <= capacity:
+                return out[: count.value]
+
+    def read(self, keys) -> Tuple[np.ndarray, np.ndarray]:
+        """(values [n, 1 + slots, dim], found [n]) of `keys`; zeros where a key has no row. Changes nothing."""
+        keys = np.ascontiguousarray(keys, np.int64).reshape(-1)
+        values = np.empty((keys.size, 1 + len(self.slots), self.dim), np.float32)
+        found = np.empty(keys.size, np.uint8)
+        check(
+            library.core().mxrec_table_read(
+                self._encoded,
+                _pointer(keys, _I64),
+                ctypes.c_int64(keys.size),
+                _pointer(values, _F32),
+                _pointer(found, _U8),
+            )
+        )
+        return values, found.astype(bool)
+
+    def write(self, keys, values) -> None:
+        """Adds or replaces rows: values [n, 1 + slots, dim]."""
+        keys = np.ascontiguousarray(keys, np.int64).reshape(-1)
+        values = np.ascontiguousarray(values, np.float32)
+        expected = (keys.size, 1 + len(self.slots), self.dim)
+        if values.shape != expected:
+            raise ValueError(f"table '{self.name}': values must have shape {expected}, got {values.shape}")
+        check(
+            library.core().mxrec_table_write(
+                self._encoded, _pointer(keys, _I64), ctypes.c_int64(keys.size), _pointer(values, _F32)
+            )
+        )
+
+    def erase(self, keys) -> int:
+        """Removes the keys that are present; returns how many."""
+        keys = np.ascontiguousarray(keys, np.int64).reshape(-1)
+        erased = ctypes.c_int64()
+        check(
+            library.core().mxrec_table_erase(
+                self._encoded, _pointer(keys, _I64), ctypes.c_int64(keys.size), ctypes.byref(erased)
+            )
+        )
+        return erased.value
+
+    def clear(self) -> None:
+        check(library.core().mxrec_table_clear(self._encoded))
+
+
+def clear_all() -> None:
+    """Forgets every table of the process."""
+    library.core().mxrec_registry_clear()
+

@@ -1,0 +1,85 @@
+"""The demo's model: two towers of embeddings and dense layers, whose outputs' dot product is the logit of a click.
+
+    user, segments, history -> [user tower] \
+                                             dot product -> logit
+    item, category ---------> [item tower] /
+"""
+
+import tensorflow as tf
+
+from mx_rec.cli import _clicks
+from mx_rec.core.asc.helper import FeatureSpec
+from mx_rec.core.embedding import create_table, sparse_lookup
+
+# Which table a feature reads. The history holds items, so it shares their table.
+TABLE_OF_FEATURE = {
+    "user": "user_table",
+    "segments": "segment_table",
+    "history": "item_table",
+    "item": "item_table",
+    "category": "category_table",
+}
+_TOWERS = {"user_tower": ("user", "segments", "history"), "item_tower": ("item", "category")}
+_ROWS = {
+    "user_table": _clicks.USERS,
+    "segment_table": _clicks.SEGMENTS,
+    "item_table": _clicks.ITEMS,
+    "category_table": _clicks.CATEGORIES,
+}
+_DIM = 16  # of embeddings and of the towers' outputs
+_HIDDEN = 64
+
+
+def feature_specs():
+    return [FeatureSpec(feature, table_name=table) for feature, table in TABLE_OF_FEATURE.items()]
+
+
+def create_tables(seed):
+    """The tables, by name."""
+    # Rows start small, so that an id seen once or twice stays close to saying nothing.
+    initializer = tf.compat.v1.truncated_normal_initializer(stddev=0.05, seed=seed)
+    return {
+        name: create_table(
+            key_dtype=tf.int64,
+            dim=tf.TensorShape([_DIM]),
+            name=name,
+            emb_initializer=initializer,
+            device_vocabulary_size=rows,
+        )
+        for name, rows in _ROWS.items()
+    }
+
+
+def logits(tables, specs, batch, is_train):
+    """[batch] logits. Called once for training and once for evaluation; the dense variables are shared."""
+    embeddings = {}
+    for spec in specs:
+        rows = sparse_lookup(
+            tables[spec.table_name],
+            spec,
+            is_train=is_train,
+            name=f"{spec.index_key}_lookup",
+            modify_graph=False,
+            batch=batch,
+        )
+        # Features of several ids, [batch, ids, dim], count with their mean.
+        embeddings[spec.index_key] = tf.reduce_mean(rows, axis=1) if rows.shape.rank == 3 else rows
+    with tf.compat.v1.variable_scope("two_tower", reuse=tf.compat.v1.AUTO_REUSE):
+        towers = [_tower(name, [embeddings[f] for f in features]) for name, features in _TOWERS.items()]
+        offset = tf.compat.v1.get_variable("offset", [], initializer=tf.compat.v1.zeros_initializer())
+    return tf.reduce_sum(towers[0] * towers[1], axis=1) + offset
+
+
+def _tower(name, embeddings):
+    with tf.compat.v1.variable_scope(name):
+        x = tf.concat(embeddings, axis=1)
+        hidden = tf.nn.relu(_dense("hidden", x, _HIDDEN))
+        # The shortcut around the hidden layer lets an id's own embedding act from the first step on.
+        return _dense("output", tf.concat([hidden, x], axis=1), _DIM)
+
+
+def _dense(name, x, width):
+    with tf.compat.v1.variable_scope(name):
+        kernel = tf.compat.v1.get_variable("kernel", [x.shape[1], width])
+        bias = tf.compat.v1.get_variable("bias", [width], initializer=tf.compat.v1.zeros_initializer())
+    return tf.matmul(x, kernel) + bias

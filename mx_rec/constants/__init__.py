@@ -1,0 +1,1 @@
+"""Names and numbers that scripts share with the package."""

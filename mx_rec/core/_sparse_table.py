@@ -1,0 +1,160 @@
+"""BaseSparseEmbedding: a table as one graph sees it."""
+
+import dataclasses
+from typing import Tuple
+
+from mx_rec import _config
+from mx_rec._native.table import NativeTable
+from mx_rec.core import _initializer
+
+
+@dataclasses.dataclass(frozen=True)
+class TableOptions:
+    """The checked arguments of create_table, without the initializer."""
+
+    name: str
+    key_dtype: object
+    dim: int
+    device_vocabulary_size: int
+    host_vocabulary_size: int
+    ssd_vocabulary_size: int
+    is_save: bool
+    is_dp: bool
+    init_param: float
+    all2all_gradients_op: str
+    padding_keys: Tuple[int, ...]
+    unlimited: bool
+
+    @property
+    def rows(self) -> int:
+        return self.device_vocabulary_size + self.host_vocabulary_size + self.ssd_vocabulary_size
+
+
+class BaseSparseEmbedding:
+    """A table. Its rows belong to the process and outlive the graph; this object belongs to the graph."""
+
+    def __init__(self, options: TableOptions, initializer):
+        self._options = options
+        self.send_count = None
+        self.optimizer_name = None
+        self.variable = None
+        self._lookups = set()
+        spec = _initializer.convert(initializer, options.name, options.dim, options.rows, options.init_param)
+        self.native = NativeTable(options.name, options.dim, self.native_limit, spec, options.padding_keys)
+
+    def add_anchor(self) -> None:
+        """Makes the variable of shape [0, dim] that stands for the table in TensorFlow's collections and gradients."""
+        import tensorflow as tf
+
+        from mx_rec.saver import saver
+
+        saver.install()
+        v1 = tf.compat.v1
+        # At the root of all scopes and outside of control flow: one anchor per table, under the table's own name.
+        with tf.init_scope() if _is_nested() else _root_scope():
+            self.variable = v1.Variable(
+                lambda: tf.zeros([0, self.embedding_size], tf.float32),
+                name=self.table_name,
+                trainable=False,
+                use_resource=True,
+                dtype=tf.float32,
+                collections=[v1.GraphKeys.GLOBAL_VARIABLES, _config.process.hashtable_collection],
+            )
+        self.variable._mx_rec_table = self  # noqa: SLF001 (ours; how optimizers and the saver know an anchor)
+
+    def check_same(self, options: TableOptions) -> None:
+        """ValueError unless `options` are the ones the table was made with."""
+        for field in dataclasses.fields(options):
+            have, want = getattr(self._options, field.name), getattr(options, field.name)
+            if have != want:
+                raise ValueError(
+                    f"table '{self.table_name}' exists with {field.name}={have!r}, now {want!r}; give the new table "
+                    "another name"
+                )
+
+    def count_lookup(self, what, is_train) -> None:
+        self._lookups.add((what, is_train))
+
+    @property
+    def lookup_count(self) -> int:
+        return len(self._lookups)
+
+    @property
+    def table_name(self) -> str:
+        return self._options.name
+
+    @property
+    def native_limit(self) -> int:
+        """The most rows the table may hold; 0: no limit."""
+        return 0 if self._options.unlimited else self._options.rows
+
+    def size(self) -> int:
+        """Rows in the table now."""
+        return self.native.facts().rows
+
+    def capacity(self) -> int:
+        """The most rows the table may hold; with dynamic expansion, the rows allocated so far."""
+        return self.native.facts().capacity
+
+    def stats(self) -> dict:
+        """Numbers of this moment: rows, capacity, bytes, inserted, erased; inserted = rows + erased."""
+        facts = dataclasses.asdict(self.native.facts())
+        facts.pop("shards")
+        return facts
+
+    @property
+    def emb_size(self) -> int:
+        return self._options.dim
+
+    @property
+    def embedding_size(self) -> int:
+        return self._options.dim
+
+    @property
+    def key_dtype(self):
+        return self._options.key_dtype
+
+    @property
+    def is_save(self) -> bool:
+        return self._options.is_save
+
+    @property
+    def is_dp(self) -> bool:
+        return self._options.is_dp
+
+    @property
+    def is_hbm(self) -> bool:
+        """Whether the table has no host tier."""
+        return self._options.host_vocabulary_size == 0
+
+    @property
+    def slice_device_vocabulary_size(self) -> int:
+        return self._options.device_vocabulary_size
+
+    @property
+    def slice_host_vocabulary_size(self) -> int:
+        return self._options.host_vocabulary_size
+
+    @property
+    def slice_ssd_vocabulary_size(self) -> int:
+        return self._options.ssd_vocabulary_size
+
+    def __repr__(self):
+        return f"<table '{self.table_name}': dim {self.embedding_size}>"
+
+
+def _is_nested():
+    import tensorflow as tf
+
+    return getattr(tf.compat.v1.get_default_graph(), "outer_graph", None) is not None
+
+
+def _root_scope():
+    import contextlib
+
+    import tensorflow as tf
+
+    stack = contextlib.ExitStack()
+    stack.enter_context(tf.name_scope(""))
+    stack.enter_context(tf.control_dependencies(None))
+    return stack

@@ -1,0 +1,151 @@
+"""get_asc_insert_func: the preparation stage, as a function for `dataset.map`."""
+
+from mx_rec import _check
+from mx_rec.core.asc._insertion import Feature, Insertion
+from mx_rec.core.asc.feature_spec import FeatureSpec
+from mx_rec.util.log import logger
+
+__all__ = ["FeatureSpec", "get_asc_insert_func"]
+
+
+def get_asc_insert_func(tgt_key_specs=None, args_index_list=None, table_names=None, **kwargs):
+    """A function for `dataset.map` that prepares batches ahead of the training step.
+
+    Give either `tgt_key_specs` (a FeatureSpec or a list of them) or `args_index_list` and `table_names` (equal lists:
+    positions in a tuple batch and the tables they read). Keywords: `is_training=True`, `dump_graph=False` (writes the
+    dataset function to ./export_graph/pipeline_graph.pb).
+
+    The mapped batch is the old one plus one tensor: in a dict batch under the key `<last key>_read_emb_key`, in a tuple
+    batch at the end. Pass the whole batch to `sparse_lookup`.
+    """
+    is_training = _check.boolean("is_training", kwargs.get("is_training", True))
+    dump_graph = _check.boolean("dump_graph", kwargs.get("dump_graph", False))
+    specs = _specs(tgt_key_specs, args_index_list, table_names)
+
+    def insert(*args):
+        return _prepare(args, specs, is_training, dump_graph)
+
+    insert.specs = specs
+    return insert
+
+
+def _specs(tgt_key_specs, args_index_list, table_names):
+    if (tgt_key_specs is None) == (args_index_list is None and table_names is None):
+        raise ValueError("give either `tgt_key_specs`, or `args_index_list` with `table_names`, and not both")
+    if tgt_key_specs is None:
+        if not isinstance(args_index_list, (list, tuple)) or not isinstance(table_names, (list, tuple)):
+            raise ValueError("`args_index_list` and `table_names` must both be lists")
+        if len(args_index_list) != len(table_names) or not table_names:
+            raise ValueError(
+                "`args_index_list` and `table_names` must be lists of equal length of at least 1, got "
+                f"{len(args_index_list)} and {len(table_names)}"
+            )
+        return [FeatureSpec(table, index_key=index) for index, table in zip(args_index_list, table_names)]
+    specs = list(tgt_key_specs) if isinstance(tgt_key_specs, (list, tuple)) else [tgt_key_specs]
+    if not specs:
+        raise ValueError("`tgt_key_specs` must hold at least one FeatureSpec, got an empty list")
+    for spec in specs:
+        _check.instance("tgt_key_specs", spec, FeatureSpec, "a FeatureSpec or a list of FeatureSpecs")
+    timestamps = [spec for spec in specs if spec.is_timestamp]
+    if len(timestamps) > 1:
+        raise EnvironmentError(f"a batch has one timestamp, got {len(timestamps)}: {timestamps}")
+    if not [spec for spec in specs if not spec.is_timestamp]:
+        raise ValueError("`tgt_key_specs` holds only a timestamp; add the FeatureSpecs of the batch")
+    return specs
+
+
+def _prepare(args, specs, is_training, dump_graph):
+    import tensorflow as tf
+
+    from mx_rec._native import library
+
+    batch = args[0] if len(args) == 1 else args
+    tables, ids, features, present = [], [], {}, []
+    for spec in specs:
+        found = _tensor(batch, spec)
+        if spec.is_timestamp:
+            _check_timestamp(found, spec)
+            continue
+        if found is None:
+            logger.warning("%s: the batch has no key %r; the feature is skipped", spec, spec.index_key)
+            continue
+        if found.dtype not in (tf.int64, tf.int32):
+            raise ValueError(
+                f"{spec}: ids must be int64 or int32, got {found.dtype.name}; cast or hash them before the insert function"
+            )
+        if spec.table_name not in tables:
+            tables.append(spec.table_name)
+        features[id(spec)] = Feature(len(ids), tables.index(spec.table_name), found.shape)
+        ids.append(tf.cast(found, tf.int64))
+        present.append(spec)
+    if not ids:
+        raise ValueError(f"the batch holds none of the features {specs}; its structure is {_describe(batch)}")
+    # The key sorts after all others, so that the plan is the last tensor of the flattened batch (core/_lookup.py relies on it).
+    plan_key = f"{sorted(map(str, batch))[-1]}_read_emb_key" if isinstance(batch, dict) else None
+    insertion = Insertion(plan_key, tuple(tables), features, present, is_training)
+    plan = library.ops().mxrec_prepare(
+        ids=ids,
+        tables=tables,
+        table_of_feature=[features[id(spec)].table for spec in present],
+        name=insertion.op_name,
+    )
+    for spec in present:
+        spec.insertions.append(insertion)
+    if dump_graph:
+        graph = tf.compat.v1.get_default_graph()
+        tf.io.write_graph(graph.as_graph_def(), "./export_graph", "pipeline_graph.pb", as_text=False)
+    if isinstance(batch, dict):
+        return {**batch, plan_key: plan}
+    return (*args, plan)
+
+
+def _tensor(batch, spec):
+    """The batch's tensor for `spec`; None if a string key is absent."""
+    import tensorflow as tf
+
+    key = spec.index_key
+    if isinstance(key, str):
+        matches = list(_named(batch, key))
+        if len(matches) > 1:
+            raise ValueError(f"{spec}: the nested batch holds {len(matches)} entries named {key!r}; give them other names")
+        if not matches:
+            return None
+        value = matches[0]
+    elif isinstance(batch, dict):
+        value = batch.get(key)
+        if value is None:
+            return None
+    else:
+        elements = batch if isinstance(batch, (tuple, list)) else (batch,)
+        if key >= len(elements):
+            raise ValueError(f"{spec}: index_key must be below the batch's {len(elements)} elements, got {key}")
+        value = elements[key]
+    if not tf.is_tensor(value) or isinstance(value, (tf.SparseTensor, tf.RaggedTensor)):
+        raise TypeError(
+            f"{spec}: the batch entry must be a dense Tensor, got {type(value).__name__}; "
+            "convert it with tf.sparse.to_dense or RaggedTensor.to_tensor"
+        )
+    return value
+
+
+def _named(structure, key):
+    if isinstance(structure, dict):
+        if key in structure:
+            yield structure[key]
+        for name, value in structure.items():
+            if name != key:
+                yield from _named(value, key)
+    elif isinstance(structure, (tuple, list)):
+        for value in structure:
+            yield from _named(value, key)
+
+
+def _check_timestamp(tensor, spec):
+    if tensor is None:
+        raise KeyError(f"{spec}: the batch has no timestamp under the key {spec.index_key!r}")
+    if tensor.shape.rank not in (None, 0):
+        raise ValueError(f"{spec}: the timestamp must be a scalar, got shape {tensor.shape}")
+
+
+def _describe(batch):
+    return sorted(map(str, batch)) if isinstance(batch, dict) else f"{type(batch).__name__} of {len(batch)}"

@@ -1,0 +1,317 @@
+"""Tables and lookups: create_table and sparse_lookup."""
+
+import re
+
+from mx_rec import _check, _config
+from mx_rec.constants.constants import MAX_VOCABULARY_SIZE, All2allGradientsOp
+from mx_rec.core import _graph
+from mx_rec.core._sparse_table import BaseSparseEmbedding, TableOptions
+from mx_rec.core.asc.feature_spec import FeatureSpec
+from mx_rec.util.log import logger
+
+__all__ = ["BaseSparseEmbedding", "create_table", "sparse_lookup"]
+
+
+def create_table(
+    key_dtype,
+    dim,
+    name,
+    emb_initializer,
+    device_vocabulary_size=1,
+    host_vocabulary_size=0,
+    ssd_vocabulary_size=0,
+    ssd_data_path=None,
+    is_save=True,
+    is_dp=False,
+    init_param=1.0,
+    all2all_gradients_op="sum_gradients",
+    enable_merge=False,
+    padding_keys=None,
+    padding_keys_mask=False,
+    padding_keys_len=None,
+    value_dtype=None,
+    shard_num=1,
+    fusion_optimizer_var=True,
+    hashtable_threshold=0,
+    **kwargs,
+):
+    """A sparse table: an embedding row of `dim` floats for every key that training meets.
+
+    Args:
+        key_dtype: tf.int64 or tf.int32. Every value is a legal key.
+        dim: floats per row, an int in [1, 8192] or a TensorShape of one such number.
+        name: 1 to 100 of `0-9A-Za-z_.`. The same name and configuration give the same table of the process, also in
+            another graph; another configuration is a ValueError.
+        emb_initializer: first value of a row; a TensorFlow initializer or any callable (shape, dtype) -> values.
+        device_vocabulary_size, host_vocabulary_size: their sum is the number of rows the table may hold. With
+            `init(use_dynamic_expansion=True)` there is no limit.
+        ssd_vocabulary_size, ssd_data_path: rows beyond those. In this version they too are held in memory.
+        is_save: whether checkpoints include the table.
+        init_param: multiplies the initial values, a float in [-10, 10].
+        padding_keys, padding_keys_mask, padding_keys_len: keys whose rows are looked up but never updated; all three
+            or none.
+        is_dp, all2all_gradients_op, enable_merge, shard_num, fusion_optimizer_var, hashtable_threshold: checked; with
+            one rank they make no difference.
+        value_dtype: tf.float32.
+
+    Returns a BaseSparseEmbedding. Raises ValueError for a bad argument, EnvironmentError before `init`.
+    """
+    import tensorflow as tf
+
+    config = _config.current()
+    _check_name(name)
+    if set(kwargs) - {"optimizer_list"}:
+        raise TypeError(f"create_table has no argument {', '.join(sorted(set(kwargs) - {'optimizer_list'}))}")
+    _check.choice("key_dtype", key_dtype, (tf.int64, tf.int32))
+    if value_dtype not in (None, tf.float32):
+        raise ValueError(f"table '{name}': `value_dtype` must be tf.float32, got {value_dtype!r}")
+    dim = _dim(dim)
+    device = _check.integer("device_vocabulary_size", device_vocabulary_size, 1, MAX_VOCABULARY_SIZE)
+    host = _check.integer("host_vocabulary_size", host_vocabulary_size, 0, MAX_VOCABULARY_SIZE)
+    ssd = _check.integer("ssd_vocabulary_size", ssd_vocabulary_size, 0, MAX_VOCABULARY_SIZE)
+    if ssd > 0 and host == 0:
+        raise ValueError(
+            f"table '{name}': `ssd_vocabulary_size` needs a `host_vocabulary_size` above 0, got ssd {ssd} and host 0"
+        )
+    _check_paths(ssd_data_path, ssd)
+    for label, value in (
+        ("is_save", is_save),
+        ("is_dp", is_dp),
+        ("enable_merge", enable_merge),
+        ("padding_keys_mask", padding_keys_mask),
+        ("fusion_optimizer_var", fusion_optimizer_var),
+    ):
+        _check.boolean(label, value)
+    _check.real("init_param", init_param, -10.0, 10.0)
+    _check.choice("all2all_gradients_op", all2all_gradients_op, [op.value for op in All2allGradientsOp])
+    _check.integer("shard_num", shard_num, 1, 8192)
+    _check.integer("hashtable_threshold", hashtable_threshold, 0, _check.MAX_INT32)
+    if enable_merge and not config.use_dynamic_expansion:
+        raise RuntimeError(
+            f"table '{name}': `enable_merge=True` needs init(use_dynamic_expansion=True), which was not set"
+        )
+    padding = _padding_keys(name, padding_keys, padding_keys_mask, padding_keys_len, is_dp)
+
+    options = TableOptions(
+        name=name,
+        key_dtype=key_dtype,
+        dim=dim,
+        device_vocabulary_size=device,
+        host_vocabulary_size=host,
+        ssd_vocabulary_size=ssd,
+        is_save=is_save,
+        is_dp=is_dp,
+        init_param=init_param,
+        all2all_gradients_op=all2all_gradients_op,
+        padding_keys=padding,
+        unlimited=config.use_dynamic_expansion,
+    )
+    tables = _graph.state().tables
+    table = BaseSparseEmbedding(options, emb_initializer)  # refuses another configuration of a known name
+    if name in tables:
+        tables[name].check_same(options)
+        return tables[name]
+    table.add_anchor()
+    tables[name] = table
+    return table
+
+
+def sparse_lookup(
+    hashtable,
+    ids,
+    send_count=None,
+    is_train=True,
+    name=None,
+    modify_graph=False,
+    batch=None,
+    access_and_evict_config=None,
+    is_grad=True,
+    serving_default_value=None,
+    **kwargs,
+):
+    """The embeddings of `ids`: a float32 tensor of shape `ids.shape + [dim]`.
+
+    Args:
+        hashtable: a table of `create_table`.
+        ids: a FeatureSpec whose batch went through `get_asc_insert_func`; a list of them (a list of one gives a tensor,
+            a longer one a list of tensors in that order); or an int32 or int64 Tensor of any rank, looked up in the step.
+        send_count: needed with `init(use_dynamic=False)`; an int from 1.
+        is_train: True inserts unknown ids; False reads zeros for them and changes nothing.
+        name: 1 to 255 characters; names the ops.
+        modify_graph: asks for automatic graph modification; only for Tensor ids.
+        batch: the whole result of `iterator.get_next()`; needed for FeatureSpecs.
+        access_and_evict_config: a dict of `access_threshold`, `eviction_threshold`, `faae_coefficient`.
+        is_grad: False: no gradient flows to the table through this lookup.
+        serving_default_value: what ids without a row give instead of zeros; a Tensor broadcastable to the result.
+
+    Raises ValueError, RuntimeError or EnvironmentError saying what to change.
+    """
+    import tensorflow as tf
+
+    from mx_rec.core import _lookup
+
+    config = _config.current()
+    _check.instance("hashtable", hashtable, BaseSparseEmbedding, "a table made by create_table")
+    for label, value in (("is_train", is_train), ("modify_graph", modify_graph), ("is_grad", is_grad)):
+        _check.boolean(label, value)
+    if name is not None:
+        _check.text("name", name, 255)
+    if not config.use_dynamic and send_count is None:
+        raise ValueError(
+            f"table '{hashtable.table_name}': `send_count` is needed with init(use_dynamic=False); give an int from 1"
+        )
+    if send_count is not None:
+        hashtable.send_count = _check.integer("send_count", send_count, 1, _check.MAX_INT32)
+    _check_access_config(hashtable, access_and_evict_config)
+    if serving_default_value is not None and not tf.is_tensor(serving_default_value):
+        raise ValueError(f"`serving_default_value` must be a tf.Tensor, got {type(serving_default_value).__name__}")
+    if isinstance(ids, (list, tuple)):
+        results = [
+            sparse_lookup(hashtable, spec, send_count, is_train, name, modify_graph, batch, access_and_evict_config,
+                          is_grad, serving_default_value)
+            for spec in _spec_list(ids)
+        ]  # fmt: skip
+        return results[0] if len(results) == 1 else results
+
+    _check_known(hashtable)
+    with tf.name_scope(_scope(hashtable, name)):
+        if isinstance(ids, FeatureSpec):
+            _check_spec(hashtable, ids, modify_graph)
+            hashtable.count_lookup(("spec", ids.name), is_train)
+            embeddings, has_row = _lookup.from_spec(hashtable, ids, batch, is_train)
+        else:
+            _check_ids(hashtable, ids)
+            hashtable.count_lookup(("tensor", ids.name), is_train)
+            _graph.state().wants_modification |= modify_graph
+            embeddings, has_row = _lookup.from_tensor(hashtable, ids, is_train)
+        if serving_default_value is not None:
+            default = tf.cast(serving_default_value, tf.float32)
+            embeddings = tf.where(tf.expand_dims(has_row(), -1), embeddings, default)
+        return embeddings if is_grad else tf.stop_gradient(embeddings)
+
+
+def _check_name(name):
+    _check.text("name", name, 100)
+    if not re.fullmatch(r"[0-9A-Za-z_.]+", name):
+        raise ValueError(f"`name` of a table may hold letters, digits, '_' and '.', got {name!r}")
+    if set(name) == {"."}:
+        raise ValueError(f"`name` of a table must not consist of dots, got {name!r}: it names a directory in checkpoints")
+    if name.startswith("mergeable_table"):
+        raise ValueError(f"`name` of a table must not start with 'mergeable_table', got {name!r}")
+
+
+def _dim(dim):
+    import tensorflow as tf
+
+    if isinstance(dim, tf.TensorShape):
+        if dim.rank != 1 or dim[0] is None:
+            raise ValueError(f"`dim` must be an int in [1, 8192] or a TensorShape of one number, got {dim}")
+        dim = dim[0]
+    return _check.integer("dim", dim, 1, 8192)
+
+
+def _check_paths(paths, ssd):
+    import os
+
+    if paths is None:
+        return
+    if not isinstance(paths, (list, tuple)) or not paths:
+        raise ValueError(f"`ssd_data_path` must be a list of at least one directory, got {paths!r}")
+    for path in paths:
+        _check.text("ssd_data_path", path, 1024)
+        if ".." in path.split(os.sep):
+            raise ValueError(f"`ssd_data_path` must not contain '..', got {path!r}")
+        if os.path.islink(path):
+            raise ValueError(f"`ssd_data_path` must not be a symbolic link, got {path!r}")
+        if not os.path.isdir(path):
+            raise ValueError(f"`ssd_data_path` must be an existing directory, got {path!r}; create it first")
+
+
+def _padding_keys(table, keys, mask, length, is_dp):
+    given = [keys is not None, bool(mask), length is not None]
+    if any(given) and not all(given):
+        raise ValueError(
+            f"table '{table}': give `padding_keys`, `padding_keys_mask=True` and `padding_keys_len` together or not at "
+            f"all, got {keys!r}, {mask!r}, {length!r}"
+        )
+    if keys is None:
+        return ()
+    keys = keys if isinstance(keys, (list, tuple)) else [keys]
+    if not keys:
+        raise ValueError(f"table '{table}': `padding_keys` must hold at least one key, got an empty list")
+    for key in keys:
+        _check.integer("padding_keys", key, -(2**63), 2**63 - 1)
+    _check.integer("padding_keys_len", length, 1, _check.MAX_INT32)
+    if is_dp:
+        raise RuntimeError(f"table '{table}': `padding_keys` cannot be combined with `is_dp=True`")
+    return tuple(sorted(set(int(key) for key in keys)))
+
+
+def _spec_list(ids):
+    if not ids:
+        raise ValueError("`ids` must hold at least one FeatureSpec, got an empty list")
+    for spec in ids:
+        _check.instance("ids", spec, FeatureSpec, "a FeatureSpec, a list of FeatureSpecs, or a Tensor")
+    return ids
+
+
+def _check_known(table):
+    if _graph.state().tables.get(table.table_name) is not table:
+        raise ValueError(
+            f"table '{table.table_name}' belongs to another graph or was freed by terminate_config_initializer(); call "
+            "create_table in the graph that is being built"
+        )
+
+
+def _check_spec(table, spec, modify_graph):
+    if spec.is_timestamp:
+        raise ValueError(f"{spec} is a timestamp, not a feature: it cannot be looked up")
+    if spec.table_name != table.table_name:
+        raise ValueError(
+            f"{spec} reads table '{spec.table_name}', but the lookup is in table '{table.table_name}'; "
+            "pass the spec's own table"
+        )
+    if modify_graph:
+        raise ValueError(f"{spec}: `modify_graph=True` is for Tensor ids; a FeatureSpec's batch is prepared already")
+    for label in ("access_threshold", "eviction_threshold"):
+        if getattr(spec, label) not in (None, -1):
+            logger.warning("%s: `%s` is accepted but has no effect in this version", spec, label)
+
+
+def _check_ids(table, ids):
+    import tensorflow as tf
+
+    if not tf.is_tensor(ids) or isinstance(ids, (tf.SparseTensor, tf.RaggedTensor)):
+        raise ValueError(
+            f"table '{table.table_name}': `ids` must be a FeatureSpec, a list of FeatureSpecs or a dense Tensor, "
+            f"got {type(ids).__name__}"
+        )
+    if ids.dtype not in (tf.int64, tf.int32):
+        raise ValueError(
+            f"table '{table.table_name}': `ids` must be int64 or int32, got {ids.dtype.name}; cast or hash them first"
+        )
+
+
+def _check_access_config(table, config):
+    if config is None:
+        return
+    _check.instance("access_and_evict_config", config, dict, "a dict")
+    known = {"access_threshold": -1, "eviction_threshold": -1, "faae_coefficient": 1}
+    for key, value in config.items():
+        if key not in known:
+            raise ValueError(f"`access_and_evict_config` may hold {', '.join(known)}, got {key!r}")
+        if value is not None:
+            _check.integer(key, value, known[key], _check.MAX_INT32)
+    logger.warning("table '%s': `access_and_evict_config` is checked but has no effect in this version", table.table_name)
+
+
+def _scope(table, name):
+    """A legal name scope for the lookup's ops."""
+    if name is None:
+        state = _graph.state()
+        number = state.lookup_names.get(table.table_name, 0)
+        state.lookup_names[table.table_name] = number + 1
+        name = f"sparse_lookup_{number}"
+    return re.sub(r"^[^A-Za-z0-9.]|[^A-Za-z0-9_.\-/]", "_", f"{table.table_name}/{name}").lstrip("_") or "lookup"
+
+

@@ -1,0 +1,11 @@
+"""Automatic graph modification."""
+
+from mx_rec._lazy import attach
+
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "modify_graph_and_start_emb_cache": "mx_rec.graph.modifier",
+        "GraphModifierHook": "mx_rec.graph.modifier",
+    },
+)

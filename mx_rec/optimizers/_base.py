@@ -1,0 +1,138 @@
+"""SparseOptimizer: what all sparse optimizers share.
+
+A subclass names the core's rule, the slots it keeps in a row, and the numbers the rule needs at each step. The rows,
+their slots and the arithmetic are in the core.
+"""
+
+import tensorflow as tf
+
+from mx_rec import _check, _config
+from mx_rec._native import library
+from mx_rec.core import _graph
+
+
+class SparseOptimizer(tf.compat.v1.train.Optimizer):
+    """Updates table rows. Takes pairs of (tf.IndexedSlices, anchor variable), as `tf.gradients` and
+    `compute_gradients` give them for the variables of `get_dense_and_sparse_variable`, and pairs of (gradient Tensor,
+    row addresses) of the collections ASCEND_SPARSE_LOOKUP_LOCAL_EMB and ASCEND_SPARSE_LOOKUP_ID_OFFSET, whatever the
+    expansion mode.
+    """
+
+    rule = None  # name of the core's rule (native/update)
+
+    def __init__(self, name):
+        super().__init__(use_locking=False, name=_check.text("name", name, 200))
+
+    def _slot_specs(self):
+        """[(checkpoint name, initial value)] of the slots in a row."""
+        raise NotImplementedError
+
+    def _hyper(self):
+        """The rule's numbers for one step: a list of floats and scalar tensors."""
+        raise NotImplementedError
+
+    def _after_step(self):
+        """Ops to run after all rows are updated."""
+        return []
+
+    def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+        """An op that updates the rows, and then `global_step` if given. Pairs without a gradient are passed over."""
+        _config.current()
+        targets = [self._target(gradient, variable) for gradient, variable in _pairs(grads_and_vars) if gradient is not None]
+        if not targets:
+            raise ValueError(
+                f"{self.get_name()}: no gradient for any table. Does the loss depend on a lookup with is_train=True and "
+                "is_grad=True?"
+            )
+        with tf.name_scope(name or self.get_name()):
+            hyper = tf.stack([tf.cast(number, tf.float32) for number in self._hyper()])
+            updates = []
+            for table, addresses, gradient in _merge(targets):
+                table.native.set_slots(self._slot_specs())
+                table.optimizer_name = self.get_name()
+                updates.append(
+                    library.ops().mxrec_update(
+                        handles=addresses,
+                        gradient=gradient,
+                        hyper=hyper,
+                        table=table.table_name,
+                        rule=self.rule,
+                        unique=_is_commit(addresses),
+                        name=f"update_{table.table_name}",
+                    )
+                )
+            with tf.control_dependencies(updates):
+                updates += self._after_step()
+            if global_step is None:
+                return tf.group(*updates, name="apply")
+            with tf.control_dependencies(updates):
+                return global_step.assign_add(1, read_value=False, name="apply")
+
+    def _target(self, gradient, variable):
+        """(table, addresses [n], gradient [n, dim]) of a pair."""
+        table = getattr(variable, "_mx_rec_table", None)
+        if table is not None:
+            if not isinstance(gradient, tf.IndexedSlices):
+                raise NotImplementedError(
+                    f"{self.get_name()}: table '{table.table_name}' needs a sparse gradient (tf.IndexedSlices), got "
+                    f"{type(gradient).__name__}; do not densify it"
+                )
+            return table, gradient.indices, gradient.values
+        if isinstance(variable, tf.Variable) or not tf.is_tensor(variable):
+            raise ValueError(
+                f"{self.get_name()} updates tables only, got {variable!r}; use a TensorFlow optimizer for dense variables"
+            )
+        table = _graph.state(variable.graph).handles.get(variable.name)
+        if table is None:
+            raise KeyError(
+                f"{variable.name} does not hold row addresses; take them from the collection "
+                "ASCEND_SPARSE_LOOKUP_ID_OFFSET"
+            )
+        if isinstance(gradient, tf.IndexedSlices):
+            raise RuntimeError(
+                f"{self.get_name()}: the gradient of the rows at {variable.name} must be a dense Tensor, got IndexedSlices"
+            )
+        return table, variable, gradient
+
+
+def _pairs(grads_and_vars):
+    """Pairs out of [(gradient, variable), ...], or out of [gradients, variables] as some scripts write it."""
+    entries = list(grads_and_vars)
+    if not entries:
+        raise ValueError("no gradients given: `grads_and_vars` is empty")
+    if len(entries) == 2 and all(isinstance(entry, list) for entry in entries):
+        gradients, variables = entries
+        if len(gradients) != len(variables):
+            raise ValueError(f"got {len(gradients)} gradients but {len(variables)} variables")
+        return list(zip(gradients, variables))
+    if len(entries) == 2 and all(tf.is_tensor(entry) for entry in entries):
+        return [tuple(entries)]
+    return entries
+
+
+def _merge(targets):
+    """One target per table: a row's gradients must be summed before the rule sees them."""
+    by_table = {}
+    for table, addresses, gradient in targets:
+        by_table.setdefault(table.table_name, []).append((table, addresses, gradient))
+    for same in by_table.values():
+        if len(same) == 1:
+            yield same[0]
+        else:
+            yield same[0][0], tf.concat([a for _, a, _ in same], 0), tf.concat([g for _, _, g in same], 0)
+
+
+def _is_commit(addresses):
+    """Whether the addresses come straight from one commit, which gives each row once."""
+    return addresses.op.type == "MxrecLookup"
+
+
+def learning_rate_argument(value):
+    """A learning rate as users give it: a float in [0, 10], a Tensor, a variable, or a callable giving one of them."""
+    if tf.is_tensor(value) or isinstance(value, tf.Variable) or callable(value):
+        return value
+    return _check.real("learning_rate", value, 0.0, 10.0)
+
+
+def learning_rate_now(value):
+    return value() if callable(value) and not tf.is_tensor(value) and not isinstance(value, tf.Variable) else value

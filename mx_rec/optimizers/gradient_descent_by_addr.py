@@ -1,0 +1,10 @@
+"""Gradient descent as scripts with dynamic expansion use it. Beware: its weight decay is on by default."""
+
+from mx_rec import _check
+from mx_rec.optimizers.gradient_descent import GradientDescent
+
+
+def create_hash_optimizer_by_addr(learning_rate, weight_decay=0.0001, use_locking=False, name="GradientDescentByAddr"):
+    """A gradient descent optimizer; `weight_decay` is a float in [0, 1]. Pass 0.0 for plain gradient descent."""
+    _check.boolean("use_locking", use_locking)
+    return GradientDescent(learning_rate, _check.real("weight_decay", weight_decay, 0.0, 1.0), name)

@@ -1,0 +1,60 @@
+"""LazyAdam: Adam on the rows that a batch touches; the moments of other rows do not decay.
+
+    m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2
+    w <- w - lr sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon)
+
+t counts the steps of the optimizer, not of the row.
+"""
+
+import tensorflow as tf
+
+from mx_rec import _check
+from mx_rec.optimizers._base import SparseOptimizer, learning_rate_argument, learning_rate_now
+
+
+def create_hash_optimizer(
+    learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-8, name="LazyAdam", use_fusion_optim=False
+):
+    """A LazyAdam optimizer. `use_fusion_optim` is accepted; the update is always one fused pass."""
+    _check.boolean("use_fusion_optim", use_fusion_optim)
+    return LazyAdam(learning_rate, beta1, beta2, epsilon, name)
+
+
+class LazyAdam(SparseOptimizer):
+    rule = "lazy_adam"
+
+    def __init__(self, learning_rate, beta1, beta2, epsilon, name):
+        super().__init__(name)
+        self._lr = learning_rate_argument(learning_rate)
+        self._beta1 = _check.real("beta1", beta1, 0.0, 1.0, low_open=True, high_open=True)
+        self._beta2 = _check.real("beta2", beta2, 0.0, 1.0)
+        self._epsilon = _check.real("epsilon", epsilon, 0.0, 1.0, low_open=True)
+        self._powers = {}  # graph -> the variables beta1^t, beta2^t
+
+    def _slot_specs(self):
+        return [("LazyAdam_momentum", 0.0), ("LazyAdam_velocity", 0.0)]
+
+    def _power_variables(self):
+        graph = tf.compat.v1.get_default_graph()
+        if graph not in self._powers:
+            with tf.name_scope(""), tf.control_dependencies(None):
+                self._powers[graph] = tuple(
+                    tf.compat.v1.Variable(
+                        value, name=f"{self.get_name()}_{label}", trainable=False, dtype=tf.float32, use_resource=True
+                    )
+                    for label, value in (("beta1_power", self._beta1), ("beta2_power", self._beta2))
+                )
+        return self._powers[graph]
+
+    def _hyper(self):
+        # In float32 and in this order, as TensorFlow's Adam computes it.
+        beta1_power, beta2_power = (variable.read_value() for variable in self._power_variables())
+        rate = tf.cast(learning_rate_now(self._lr), tf.float32)
+        return [rate * tf.sqrt(1.0 - beta2_power) / (1.0 - beta1_power), self._beta1, self._beta2, self._epsilon]
+
+    def _after_step(self):
+        beta1_power, beta2_power = self._power_variables()
+        return [
+            beta1_power.assign(beta1_power * self._beta1, read_value=False),
+            beta2_power.assign(beta2_power * self._beta2, read_value=False),
+        ]

@@ -1,0 +1,1 @@
+"""Checkpoints: what `tf.compat.v1.train.Saver` does when a graph has tables."""

@@ -1,0 +1,334 @@
+"""Joins the tables to `tf.compat.v1.train.Saver`.
+
+A Saver covers the tables whose anchor variables are in its `var_list`. TensorFlow saves and restores the other
+variables as ever; a Saver without anchors, in a graph without tables, runs TensorFlow's own code alone.
+
+``saver.save(sess, "D/model", global_step=7)`` takes these steps, each lasting before the next begins:
+
+    1  D/.sparse-model-7.tmp-<pid>/   the tables, then manifest.json
+    2  D/model-7.{index,data-*,meta}  the dense variables, by TensorFlow
+    3  the manifest again, now with the checksum of model-7.index
+    4  rename to D/sparse-model-7
+    5  D/checkpoint                   by TensorFlow, with the removal of checkpoints beyond max_to_keep
+
+Only step 5 makes the new checkpoint the latest one, so a crash before it leaves the previous one. Where a save replaces
+a checkpoint of the same name (an Estimator that restarts does), a crash between 2 and 4 leaves the new dense part
+beside the old tables: the checksum tells, and the new tables are found in the temporary directory (_directory.py).
+"""
+
+import os
+import shutil
+import time
+from typing import Optional
+
+import tensorflow as tf
+from tensorflow.python.checkpoint import checkpoint_management
+from tensorflow.python.client import session
+from tensorflow.python.eager import context
+from tensorflow.python.ops import variables
+from tensorflow.python.training import saver as tf_saver
+from tensorflow.python.training import training_util
+from tensorflow.python.training.saving import saveable_object
+from tensorflow.python.util import compat
+
+from mx_rec._native import checkpoint
+from mx_rec.saver import _directory, _manifest
+from mx_rec.util.log import logger
+
+
+class SparseDirectoryNotFoundError(FileNotFoundError, FileExistsError):
+    """A checkpoint has no tables. Both kinds of error, as scripts written for the original catch FileExistsError."""
+
+
+# TensorFlow's methods that ours stand in for. Kept after uninstall(), as somebody may hold on to one of ours.
+_stock = {}
+_installed = False
+_last_sparse_dir: Optional[str] = None
+
+
+def install() -> None:
+    """Makes every Saver built from now on take care of tables. Repeating it changes nothing."""
+    global _installed
+    if _installed:
+        return
+    for name, ours in (("_build", _build), ("save", _save), ("restore", _restore)):
+        _stock[name] = getattr(tf_saver.Saver, name)
+        ours.__doc__ = _stock[name].__doc__
+        setattr(tf_saver.Saver, name, ours)
+    _installed = True
+
+
+def uninstall() -> None:
+    """Puts TensorFlow's own methods back. Repeating it changes nothing."""
+    global _installed
+    if _installed:
+        for name, stock in _stock.items():
+            setattr(tf_saver.Saver, name, stock)
+    _installed = False
+
+
+def last_sparse_dir() -> Optional[str]:
+    """The directory of the tables last saved by this process, or None."""
+    return _last_sparse_dir
+
+
+# ---- What a Saver covers.
+
+
+class _TablesOnly(saveable_object.SaveableObject):
+    """Stands in for dense variables where there are none: TensorFlow refuses to write a checkpoint of nothing, but
+    needs one for its list of checkpoints, `latest_checkpoint` and `max_to_keep`."""
+
+    NAME = "mx_rec_tables_only"
+
+    def __init__(self):
+        tensor = tf.constant(1, name=self.NAME)
+        super().__init__(tensor, [saveable_object.SaveSpec(tensor, "", self.NAME)], self.NAME)
+
+    def restore(self, restored_tensors, restored_shapes):
+        del restored_tensors, restored_shapes
+        return tf.no_op()
+
+
+def _is_anchor(variable):
+    return getattr(variable, "_mx_rec_table", None) is not None
+
+
+def _split(var_list):
+    """(anchors, the rest in its own form) of what a Saver was given."""
+    if isinstance(var_list, dict):
+        return (
+            [v for v in var_list.values() if _is_anchor(v)],
+            {name: v for name, v in var_list.items() if not _is_anchor(v)},
+        )
+    if isinstance(var_list, (list, tuple, set)):
+        return [v for v in var_list if _is_anchor(v)], [v for v in var_list if not _is_anchor(v)]
+    return [], var_list  # TensorFlow says what is wrong with it
+
+
+def _build(self, checkpoint_path, build_save, build_restore):
+    if not context.executing_eagerly() and not self._is_built:
+        if self.saver_def:
+            # Made from a description (import_meta_graph): which variables it covers is known to its ops alone.
+            self._mx_rec_anchors = None
+        else:
+            anchors, dense = _split(variables._all_saveable_objects() if self._var_list is None else self._var_list)
+            if anchors:
+                self._mx_rec_anchors = anchors
+                self._mx_rec_tables_only = not dense
+                self._var_list = dense or [_TablesOnly()]
+    return _stock["_build"](self, checkpoint_path, build_save, build_restore)
+
+
+def _anchors(saver, sess):
+    if not isinstance(sess, session.SessionInterface):
+        return []  # TensorFlow raises
+    # Savers without the attribute were built before there were tables.
+    anchors = getattr(saver, "_mx_rec_anchors", ())
+    if anchors is None:
+        anchors = [v for v in sess.graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES) if _is_anchor(v)]
+    return list(anchors)
+
+
+def _tables(anchors):
+    return [anchor._mx_rec_table for anchor in anchors if anchor._mx_rec_table.is_save]
+
+
+def _table_directory(directory, name):
+    if name in (".", "..") or "/" in name or name.startswith(_manifest.NAME):
+        raise ValueError(f"table '{name}' cannot be saved: its name must serve as a directory beside {_manifest.NAME}")
+    return os.path.join(directory, name)
+
+
+# ---- Save.
+
+
+def _save(
+    self,
+    sess,
+    save_path,
+    global_step=None,
+    latest_filename=None,
+    meta_graph_suffix="meta",
+    write_meta_graph=True,
+    write_state=True,
+    strip_default_attrs=False,
+    save_debug_info=False,
+    is_incremental_checkpoint=False,
+    save_delta=False,
+):
+    if is_incremental_checkpoint or save_delta:
+        raise NotImplementedError(
+            "incremental checkpoints are not available; call save without `is_incremental_checkpoint` and "
+            "`save_delta`, which saves everything"
+        )
+
+    def stock(global_step, write_state):
+        return _stock["save"](
+            self,
+            sess,
+            save_path,
+            global_step=global_step,
+            latest_filename=latest_filename,
+            meta_graph_suffix=meta_graph_suffix,
+            write_meta_graph=write_meta_graph,
+            write_state=write_state,
+            strip_default_attrs=strip_default_attrs,
+            save_debug_info=save_debug_info,
+        )
+
+    tables = _tables(_anchors(self, sess))
+    if not tables:
+        return stock(global_step, write_state)
+
+    started = time.monotonic()
+    save_path = compat.as_str(save_path)
+    step, prefix = None, save_path
+    if global_step is not None:
+        is_number = isinstance(global_step, compat.integral_types)
+        step = int(global_step) if is_number else training_util.global_step(sess, global_step)
+        prefix = f"{save_path}-{step:08d}" if self._pad_step_number else f"{save_path}-{step}"
+    directory = _directory.of(prefix)
+    _directory.make_parent(directory, save_path)
+    _directory.settle(prefix)
+    temporary = _directory.hidden(directory, "tmp")
+    try:
+        os.mkdir(temporary, 0o750)
+        entries = {table.table_name: _write_table(table, temporary) for table in tables}
+        _manifest.write(_manifest.Manifest(step, None, entries), temporary)
+        path = stock(step, False)
+        _directory.sync_dense(prefix)
+        _manifest.write(_manifest.Manifest(step, _directory.dense_crc32c(prefix), entries), temporary)
+        _directory.put_in_place(temporary, directory)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    if write_state:
+        _record(self, path, os.path.dirname(save_path), latest_filename or "checkpoint", meta_graph_suffix)
+
+    global _last_sparse_dir
+    _last_sparse_dir = directory
+    logger.info(
+        "saved %d tables, %d rows, %.1f MB in %.1f s: %s",
+        len(entries),
+        sum(entry.rows for entry in entries.values()),
+        sum(file.bytes for entry in entries.values() for file in entry.files.values()) / 1e6,
+        time.monotonic() - started,
+        directory,
+    )
+    return path
+
+
+def _write_table(table, directory):
+    rows, files = checkpoint.save(table.native, _table_directory(directory, table.table_name))
+    return _manifest.TableEntry(
+        dim=table.native.dim,
+        rows=rows,
+        key_dtype=tf.as_dtype(table.key_dtype).name,
+        slots=table.native.slots,
+        optimizer=table.optimizer_name,
+        files=files,
+    )
+
+
+def _record(saver, path, save_dir, latest_filename, meta_graph_suffix):
+    """What TensorFlow's save does for write_state=True; sparse directories go where the dense files went."""
+    before = _known_checkpoints(saver)
+    saver._RecordLastCheckpoint(path)
+    checkpoint_management.update_checkpoint_state_internal(
+        save_dir=save_dir,
+        model_checkpoint_path=path,
+        all_model_checkpoint_paths=saver.last_checkpoints,
+        latest_filename=latest_filename,
+        save_relative_paths=saver._save_relative_paths,
+    )
+    saver._MaybeDeleteOldCheckpoints(meta_graph_suffix=meta_graph_suffix)
+    after = _known_checkpoints(saver)
+    for old in before:
+        # A checkpoint that keep_checkpoint_every_n_hours protects leaves the list but keeps its files.
+        if old not in after and not checkpoint_management.checkpoint_exists_internal(old):
+            _directory.remove(_directory.of(old))
+
+
+def _known_checkpoints(saver) -> list[str]:
+    return [path for path, _ in saver._last_checkpoints + saver._checkpoints_to_be_deleted]
+
+
+# ---- Restore.
+
+
+def _restore(self, sess, save_path):
+    anchors = _anchors(self, sess)
+    tables = _tables(anchors)
+    tables_only = getattr(self, "_mx_rec_tables_only", False)
+    if save_path is not None and tables:
+        prefix = compat.as_text(save_path)
+        # A prefix without dense files is TensorFlow's to refuse.
+        if tables_only or checkpoint_management.checkpoint_exists_internal(prefix):
+            directory = _directory.locate(prefix)
+            _verify(directory, tables, None if tables_only else _directory.dense_crc32c(prefix))
+    if save_path is None or not tables_only:
+        _stock["restore"](self, sess, save_path)
+    if tables:
+        started = time.monotonic()
+        rows = sum(checkpoint.load(t.native, _table_directory(directory, t.table_name)) for t in tables)
+        seconds = time.monotonic() - started
+        logger.info("restored %d tables, %d rows in %.1f s: %s", len(tables), rows, seconds, directory)
+    if anchors:
+        # They are in no file, yet a MonitoredSession starts only when every variable is initialised.
+        sess.run([anchor.initializer for anchor in anchors])
+
+
+def _verify(directory, tables, dense_crc32c):
+    """Raises unless all `tables` can be loaded from `directory`; warns of what is there and will not be used."""
+    if not os.path.isdir(directory):
+        raise SparseDirectoryNotFoundError(
+            f"the checkpoint has no tables: directory '{directory}' does not exist; copy it to there, restore another "
+            "checkpoint, or pass the Saver a var_list without table variables to restore the dense part alone"
+        )
+    manifest = _manifest.read(directory)
+    if manifest is None:
+        logger.warning(
+            "checkpoint '%s' has no %s (the original SDK writes none): sizes are checked, contents cannot be",
+            directory,
+            _manifest.NAME,
+        )
+        held = {name: None for name in os.listdir(directory) if os.path.isdir(os.path.join(directory, name, "key"))}
+    else:
+        held = manifest.tables
+        if manifest.dense_index_crc32c is not None and dense_crc32c not in (None, manifest.dense_index_crc32c):
+            logger.warning(
+                "checkpoint '%s': the dense part beside it was written by another save than these tables", directory
+            )
+    for table in tables:
+        if table.table_name not in held:
+            raise ValueError(
+                f"checkpoint '{directory}': table '{table.table_name}' is not in it, only {sorted(held)}; restore "
+                "another checkpoint, or pass the Saver a var_list without this table's variable"
+            )
+        _verify_table(directory, table, held[table.table_name])
+    unused = sorted(set(held) - {table.table_name for table in tables})
+    if unused:
+        logger.warning("checkpoint '%s': tables %s are not restored: the Saver does not cover them", directory, unused)
+
+
+def _verify_table(directory, table, entry):
+    name, native = table.table_name, table.native
+    path = _table_directory(directory, name)
+    if entry is not None and entry.dim != native.dim:
+        raise ValueError(
+            f"checkpoint '{directory}': table '{name}' has dim {entry.dim} on disk, {native.dim} in the model; create "
+            "the table with the checkpoint's dim"
+        )
+    checkpoint.verify(native, path, {} if entry is None else entry.files)
+    held = set(os.listdir(path)) - {"key", "embedding"} if entry is None else entry.slots
+    fresh = [slot for slot in native.slots if slot not in held]
+    if fresh:
+        logger.warning(
+            "checkpoint '%s': table '%s' was saved by optimizer %s with slots %s; slots %s of the model start fresh",
+            directory,
+            name,
+            "unknown" if entry is None else entry.optimizer,
+            sorted(held),
+            fresh,
+        )

@@ -1,0 +1,1 @@
+"""Ranks talking to each other."""

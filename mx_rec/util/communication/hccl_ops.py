@@ -1,0 +1,49 @@
+"""Collective operations under the names that ported scripts use. With one rank each is the identity."""
+
+from mx_rec._config import local_rank_id, local_rank_size, rank_id, rank_size
+
+_REDUCTIONS = ("sum", "prod", "max", "min")
+
+
+def _one_rank(what):
+    if rank_size() != 1:
+        raise NotImplementedError(f"{what} between {rank_size()} ranks is not available in this version; run one rank")
+
+
+def get_rank_id() -> int:
+    return rank_id()
+
+
+def get_rank_size() -> int:
+    return rank_size()
+
+
+def get_device_id() -> int:
+    """The rank's number on its host: the device an accelerator script would bind to."""
+    return local_rank_id()
+
+
+def get_local_rank_size() -> int:
+    return local_rank_size()
+
+
+def allreduce(tensor, reduction="sum", *_, **__):
+    """The sum (or prod, max, min) of `tensor` over all ranks."""
+    if reduction not in _REDUCTIONS:
+        raise ValueError(f"`reduction` must be one of {', '.join(_REDUCTIONS)}, got {reduction!r}")
+    _one_rank("allreduce")
+    return tensor
+
+
+def broadcast(tensors, root_rank=0, *_, **__):
+    """The tensors of rank `root_rank`, on every rank."""
+    if not 0 <= root_rank < rank_size():
+        raise ValueError(f"`root_rank` must be in [0, {rank_size() - 1}], got {root_rank!r}")
+    _one_rank("broadcast")
+    return tensors
+
+
+def allgather(tensor, rank_size=1, *_, **__):
+    """The ranks' tensors, concatenated along the first axis."""
+    _one_rank("allgather")
+    return tensor

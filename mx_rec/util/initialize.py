@@ -1,0 +1,275 @@
+"""Starting and ending mx_rec in a process, and the settings in between."""
+
+import atexit
+import dataclasses
+
+from mx_rec import _check, _config
+from mx_rec._config import process
+from mx_rec.util.communication.hccl_ops import get_device_id, get_rank_id, get_rank_size
+from mx_rec.util.log import logger
+
+__all__ = [
+    "ConfigInitializer",
+    "clear_channel",
+    "export_table_name_set",
+    "get_ascend_global_hashtable_collection",
+    "get_device_id",
+    "get_eval_steps",
+    "get_host_pipeline_ops",
+    "get_if_load",
+    "get_initializer",
+    "get_rank_id",
+    "get_rank_size",
+    "get_target_batch",
+    "get_train_interval",
+    "get_use_dynamic_expansion",
+    "init",
+    "is_mpi_in_use",
+    "set_ascend_global_hashtable_collection",
+    "set_eval_steps",
+    "set_if_load",
+    "set_train_interval",
+    "terminate_config_initializer",
+]
+
+# Keywords of older versions of the API and what became of them.
+_OLD_NAMES = {"train_interval": "train_steps"}
+_OLD_FLAGS = ("use_dynamic", "use_dynamic_expansion", "if_load")
+_IGNORED = {"rank_id", "rank_size", "prefetch_batch_number", "use_hot", "use_mpi", "use_shm_swap", "use_faae", "iterations_per_loop"}
+
+
+def init(*args, **kwargs) -> None:
+    """Starts mx_rec in this process. Keywords, ranges and defaults: `mx_rec._config.Config`.
+
+    The old form `init(use_mpi, rank_id=…, train_interval=…)` is understood too. Raises ValueError for a bad keyword,
+    EnvironmentError if mx_rec is running already.
+    """
+    if len(args) > 1:
+        raise ValueError(f"`init` takes keywords (at most one positional argument, the old `use_mpi`), got {args!r}")
+    if process.config is not None:
+        raise EnvironmentError(
+            "mx_rec is already initialized in this process; call terminate_config_initializer() before init() again"
+        )
+    _config.check_environment()
+    known = {field.name for field in dataclasses.fields(_config.Config)}
+    settings = {}
+    for name, value in kwargs.items():
+        name = _OLD_NAMES.get(name, name)
+        if name in known:
+            if args and name in _OLD_FLAGS and value in (0, 1):
+                value = bool(value)  # the old form passed flags as numbers
+            settings[name] = value
+        elif name not in _IGNORED:
+            logger.warning("init: unknown keyword `%s` is ignored", name)
+        elif name == "use_shm_swap":
+            logger.warning("init: `use_shm_swap` is deprecated and has no effect")
+    config = _config.Config(**settings)
+    if _config.rank_size() > 1:
+        raise EnvironmentError(
+            f"mx_rec was started as rank {_config.rank_id()} of {_config.rank_size()}, but this version trains on one "
+            "rank only; start the script without mpirun"
+        )
+    process.config = config
+    process.pipeline_started = False
+    process.if_load = config.if_load
+    atexit.register(_terminate, at_exit=True)
+    logger.info("initialized: rank %d of %d, %s", get_rank_id(), get_rank_size(), _summary(config))
+
+
+def _summary(config):
+    changed = [
+        f"{field.name}={getattr(config, field.name)}"
+        for field in dataclasses.fields(config)
+        if getattr(config, field.name) != field.default
+    ]
+    return ", ".join(changed) or "default settings"
+
+
+def terminate_config_initializer() -> None:
+    """Frees all tables and settings of this process. `init` may be called again afterwards."""
+    if process.config is None:
+        logger.warning("terminate_config_initializer: mx_rec is not initialized, nothing to do")
+        return
+    _terminate()
+
+
+def _terminate(at_exit=False):
+    if process.config is None:
+        return
+    import sys
+
+    atexit.unregister(_terminate)
+    # Only what was ever loaded needs undoing; a script that failed early must not load libraries to end.
+    if "mx_rec.saver.saver" in sys.modules:
+        sys.modules["mx_rec.saver.saver"].uninstall()
+    if "mx_rec.core._graph" in sys.modules:
+        sys.modules["mx_rec.core._graph"].forget_all()
+    if "mx_rec._native.table" in sys.modules and not at_exit:
+        sys.modules["mx_rec._native.table"].clear_all()
+    process.config = None
+    process.pipeline_started = False
+    process.hashtable_collection = "ASCEND_GLOBAL_HASHTABLE_COLLECTION"
+    if not at_exit:
+        logger.info("terminated: tables are freed")
+
+
+class TrainParamsConfig:
+    """Settings of the running training."""
+
+    @property
+    def ascend_global_hashtable_collection(self) -> str:
+        """The graph collection that holds the tables' anchor variables."""
+        return process.hashtable_collection
+
+    @ascend_global_hashtable_collection.setter
+    def ascend_global_hashtable_collection(self, name):
+        process.hashtable_collection = _check.text("ascend_global_hashtable_collection", name, 255)
+
+    @property
+    def sparse_dir(self):
+        """The directory of the last saved tables, or None."""
+        from mx_rec.saver import saver
+
+        return saver.last_sparse_dir()
+
+    def get_initializer(self, is_training):
+        """The initializer of the iterator that graph modification put in place; None if it replaced none."""
+        _check.boolean("is_training", is_training)
+        return None
+
+    def get_target_batch(self, is_training):
+        """The batch of the iterator that graph modification put in place; None if it replaced none."""
+        _check.boolean("is_training", is_training)
+        return None
+
+    def get_training_mode_channel_id(self, is_training) -> int:
+        return 0 if _check.boolean("is_training", is_training) else 1
+
+
+class SparseEmbedConfig:
+    """The tables of the process, as the default graph knows them."""
+
+    @property
+    def table_instance_dict(self):
+        from mx_rec.core import _graph
+
+        return dict(_graph.state().tables)
+
+    @property
+    def table_name_set(self):
+        return set(self.table_instance_dict)
+
+    def get_table_instance_by_name(self, name):
+        tables = self.table_instance_dict
+        if name not in tables:
+            raise KeyError(f"there is no table {name!r} in this graph; it has {sorted(tables)}")
+        return tables[name]
+
+
+class ConfigInitializer:
+    """The settings of the process; one instance, `ConfigInitializer.get_instance()`."""
+
+    _instance = None
+
+    def __init__(self):
+        self.train_params_config = TrainParamsConfig()
+        self.sparse_embed_config = SparseEmbedConfig()
+
+    @classmethod
+    def get_instance(cls):
+        """The instance. EnvironmentError before `init`."""
+        _config.current()
+        if cls._instance is None:
+            cls._instance = cls()
+        return cls._instance
+
+    @property
+    def if_load(self) -> bool:
+        return process.if_load
+
+    @if_load.setter
+    def if_load(self, value):
+        process.if_load = _check.boolean("if_load", value)
+
+    @property
+    def use_static(self) -> bool:
+        return not _config.current().use_dynamic
+
+    @property
+    def modify_graph(self) -> bool:
+        """Whether a lookup of the default graph asked for graph modification."""
+        from mx_rec.core import _graph
+
+        return _graph.state().wants_modification
+
+    def __getattr__(self, name):
+        config = _config.current()
+        if name in {field.name for field in dataclasses.fields(config)}:
+            return getattr(config, name)
+        raise AttributeError(f"ConfigInitializer has no attribute {name!r}")
+
+
+def get_initializer(is_training):
+    return ConfigInitializer.get_instance().train_params_config.get_initializer(is_training)
+
+
+def get_target_batch(is_training):
+    return ConfigInitializer.get_instance().train_params_config.get_target_batch(is_training)
+
+
+def get_use_dynamic_expansion() -> bool:
+    return _config.current().use_dynamic_expansion
+
+
+def is_mpi_in_use() -> bool:
+    """Whether an MPI launcher started this process."""
+    return _config.rank_size() > 1
+
+
+def set_if_load(if_load) -> None:
+    ConfigInitializer.get_instance().if_load = if_load
+
+
+def get_if_load() -> bool:
+    return ConfigInitializer.get_instance().if_load
+
+
+def get_train_interval() -> int:
+    return _config.current().train_steps
+
+
+def set_train_interval(steps) -> None:
+    process.config = dataclasses.replace(_config.current(), train_steps=steps)
+
+
+def get_eval_steps() -> int:
+    return _config.current().eval_steps
+
+
+def set_eval_steps(steps) -> None:
+    process.config = dataclasses.replace(_config.current(), eval_steps=steps)
+
+
+def set_ascend_global_hashtable_collection(name) -> None:
+    ConfigInitializer.get_instance().train_params_config.ascend_global_hashtable_collection = name
+
+
+def get_ascend_global_hashtable_collection() -> str:
+    return ConfigInitializer.get_instance().train_params_config.ascend_global_hashtable_collection
+
+
+def export_table_name_set():
+    """The names of all tables of the default graph."""
+    return ConfigInitializer.get_instance().sparse_embed_config.table_name_set
+
+
+def get_host_pipeline_ops():
+    """The package's TensorFlow ops."""
+    from mx_rec._native import library
+
+    return library.ops()
+
+
+def clear_channel(is_train_channel=False) -> None:
+    """Nothing to clear: prepared batches live in the dataset's own buffers and change no table."""
+    _check.boolean("is_train_channel", is_train_channel)

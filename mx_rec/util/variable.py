@@ -1,0 +1,19 @@
+"""The variables of a model, dense and sparse."""
+
+
+def get_dense_and_sparse_variable():
+    """(dense variables, sparse variables) of the default graph.
+
+    Dense: TensorFlow's trainable variables. Sparse: one anchor variable per table, which stands for the table in
+    `tf.gradients` and in the sparse optimizer's `apply_gradients`.
+    """
+    import tensorflow as tf
+
+    from mx_rec import _config
+
+    _config.current()
+    graph = tf.compat.v1.get_default_graph()
+    return (
+        graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES),
+        graph.get_collection(_config.process.hashtable_collection),
+    )

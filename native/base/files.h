@@ -1,0 +1,59 @@
+// Env: the files of the machine, as far as the core touches them. Tests put their own in place to fail at a chosen
+// operation.
+//
+// Errors name the path and what the operating system said. A path that does not exist is NotFound, everything else
+// IoError. Thread rule: an Env may be shared; a file belongs to one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+
+namespace mxrec {
+
+class WritableFile {
+ public:
+  virtual ~WritableFile() = default;  // closes without a word; call Close to learn of errors
+  virtual Status Append(const void* data, size_t n) = 0;
+  // Returns when the content has reached the disk.
+  virtual Status Sync() = 0;
+  virtual Status Close() = 0;
+};
+
+// A whole file in memory, read-only, until destroyed. REQUIRES: nobody shortens the file meanwhile.
+class FileView {
+ public:
+  virtual ~FileView() = default;
+  const char* data() const { return data_; }
+  int64_t size() const { return size_; }
+
+ protected:
+  FileView(const char* data, int64_t size) : data_(data), size_(size) {}
+
+ private:
+  const char* data_;
+  int64_t size_;
+};
+
+class Env {
+ public:
+  virtual ~Env() = default;
+
+  static Env& Posix();
+
+  // A new file, mode 0640; one that exists is emptied.
+  virtual Status Create(const std::string& path, std::unique_ptr<WritableFile>* file) = 0;
+  virtual Status Map(const std::string& path, std::unique_ptr<FileView>* view) = 0;
+  // Mode 0750. One that exists is an error.
+  virtual Status MakeDirectory(const std::string& path) = 0;
+  // Returns when the names in the directory have reached the disk: a new file is lasting only after this.
+  virtual Status SyncDirectory(const std::string& path) = 0;
+  virtual Status Rename(const std::string& from, const std::string& to) = 0;
+  // A file or an empty directory.
+  virtual Status Remove(const std::string& path) = 0;
+};
+
+}  // namespace mxrec

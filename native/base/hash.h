@@ -1,0 +1,23 @@
+// The hash of a key. One function serves the shard choice (top bits), the tag (next bits), the chunk (low bits) and
+// the per-key random numbers, so it must mix every input bit into every output bit: users' ids are often sequential,
+// multiples of a power of two, or packed fields.
+#pragma once
+
+#include <cstdint>
+
+namespace mxrec {
+
+// The SplitMix64 finaliser: a bijection of 64-bit words.
+inline uint64_t Mix64(uint64_t x) {
+  x ^= x >> 30;
+  x *= 0xbf58476d1ce4e5b9ULL;
+  x ^= x >> 27;
+  x *= 0x94d049bb133111ebULL;
+  x ^= x >> 31;
+  return x;
+}
+
+// Key 0 must not hash to 0 and neighbours must part at once, hence the odd offset first.
+inline uint64_t HashKey(int64_t key) { return Mix64(static_cast<uint64_t>(key) + 0x9e3779b97f4a7c15ULL); }
+
+}  // namespace mxrec

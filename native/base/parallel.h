@@ -1,0 +1,38 @@
+// ParallelFor: the core owns no threads. Its caller lends them: TensorFlow's pool in the ops, a few std::threads or
+// none in the tests. No result may depend on how the range is cut.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace mxrec {
+
+class ParallelFor {
+ public:
+  using Block = std::function<void(int64_t begin, int64_t end)>;
+  virtual ~ParallelFor() = default;
+
+  // Covers [0, n) with disjoint blocks, each passed to `fn` once, and returns when all are done. `cost` is a rough
+  // number of nanoseconds per item; small totals run in the calling thread.
+  virtual void Run(int64_t n, int64_t cost, const Block& fn) const = 0;
+};
+
+// Everything in the calling thread.
+class SerialFor : public ParallelFor {
+ public:
+  void Run(int64_t n, int64_t, const Block& fn) const override {
+    if (n > 0) fn(0, n);
+  }
+};
+
+// A fixed number of fresh threads per call, however small the range: for tests of thread independence.
+class ThreadedFor : public ParallelFor {
+ public:
+  explicit ThreadedFor(int threads) : threads_(threads) {}
+  void Run(int64_t n, int64_t cost, const Block& fn) const override;
+
+ private:
+  int threads_;
+};
+
+}  // namespace mxrec

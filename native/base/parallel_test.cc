@@ -1,0 +1,75 @@
+#include "base/parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace mxrec {
+namespace {
+
+// How often each item of [0, n) was covered.
+std::vector<int> Coverage(const ParallelFor& parallel, int64_t n) {
+  std::vector<std::atomic<int>> times(n);
+  parallel.Run(n, 1, [&](int64_t begin, int64_t end) {
+    EXPECT_LE(0, begin);
+    EXPECT_LT(begin, end);
+    EXPECT_LE(end, n);
+    for (int64_t i = begin; i < end; ++i) times[i].fetch_add(1);
+  });
+  return std::vector<int>(times.begin(), times.end());
+}
+
+TEST(SerialFor, PassesTheWholeRangeOnceInTheCallingThread) {
+  int calls = 0;
+  SerialFor().Run(1000, 1, [&](int64_t begin, int64_t end) {
+    ++calls;
+    EXPECT_EQ(begin, 0);
+    EXPECT_EQ(end, 1000);
+  });
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(SerialFor, DoesNothingWithAnEmptyRange) {
+  for (const int64_t n : {0, -1}) SerialFor().Run(n, 1, [](int64_t, int64_t) { FAIL(); });
+}
+
+TEST(ThreadedFor, CoversEachItemOnce) {
+  for (int threads = 1; threads <= 9; ++threads) {
+    for (const int64_t n : {1, 2, 3, 8, 9, 10, 1001}) {
+      EXPECT_EQ(Coverage(ThreadedFor(threads), n), std::vector<int>(n, 1)) << threads << " threads, " << n << " items";
+    }
+  }
+}
+
+TEST(ThreadedFor, DoesNothingWithAnEmptyRange) {
+  ThreadedFor(3).Run(0, 1, [](int64_t, int64_t) { FAIL(); });
+}
+
+TEST(ThreadedFor, UsesAsManyThreadsAsAskedEvenForFewItems) {
+  std::mutex mutex;
+  std::set<std::thread::id> seen;
+  std::atomic<int> arrived{0};
+  ThreadedFor(4).Run(4, 1, [&](int64_t, int64_t) {
+    // All four must be alive at once, or a thread's id could be used twice.
+    arrived.fetch_add(1);
+    while (arrived.load() < 4) std::this_thread::yield();
+    std::lock_guard<std::mutex> lock(mutex);
+    seen.insert(std::this_thread::get_id());
+  });
+  EXPECT_EQ(seen.size(), 4u);
+}
+
+TEST(ThreadedFor, ReturnsOnlyWhenAllIsDone) {
+  std::vector<int> squares(5000, -1);  // not atomic: the thread sanitizer would see a read that came too early
+  ThreadedFor(3).Run(5000, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) squares[i] = static_cast<int>(i * i % 1000);
+  });
+  for (int i = 0; i < 5000; ++i) ASSERT_EQ(squares[i], i * i % 1000);
+}
+
+}  // namespace
+}  // namespace mxrec

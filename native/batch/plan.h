@@ -1,0 +1,85 @@
+// Plan: what the preparation stage found out about a batch, for all tables and features of one insert function, as one
+// vector of int64 words. One tensor travels through the input pipeline, however many tables there are, and any dataset
+// transformation (prefetch, cache, a service) can carry it.
+//
+//   words [0, 4)       magic | tables T | features F | words in all
+//   T × 6 words        name hash | shards | positions N | keys U | first word of its sections | words of its sections
+//   F × 5 words        table | first position | positions | rank | first word of its shape
+//   shapes             rank words per feature
+//   per table          keys [U] | hints [U] | then int32: shard_starts [shards + 1] | offsets [U + 1] | index [N] |
+//                      positions [N], each padded to whole words
+//
+// Parse checks every number that says where something lies, so a plan that belongs to another table or was cut short
+// is an error, not a crash. The contents of the sections are trusted: only prepare writes them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "batch/grouping.h"
+
+namespace mxrec {
+
+// One table's part of a plan; the pointers point into the plan's words.
+struct TablePlan {
+  int64_t shards = 0;
+  int64_t positions_size = 0;  // N
+  int64_t keys_size = 0;       // U
+  const int64_t* keys = nullptr;
+  const int64_t* hints = nullptr;  // row numbers or -1; may be garbage
+  const int32_t* shard_starts = nullptr;
+  const int32_t* offsets = nullptr;
+  const int32_t* index = nullptr;
+  const int32_t* positions = nullptr;
+};
+
+struct FeaturePlan {
+  int64_t table = 0;
+  int64_t first = 0;  // its first position among the table's
+  int64_t size = 0;
+  std::vector<int64_t> shape;  // of the ids; the product is `size`
+};
+
+// A view of somebody else's words.
+class Plan {
+ public:
+  static Status Parse(const int64_t* words, int64_t size, Plan* plan);
+
+  const std::vector<TablePlan>& tables() const { return tables_; }
+  const std::vector<FeaturePlan>& features() const { return features_; }
+
+  // InvalidArgument unless table `t` of the plan was prepared for a table of this name and number of shards.
+  Status CheckTable(int64_t t, const std::string& name, int64_t shards) const;
+
+ private:
+  std::vector<TablePlan> tables_;
+  std::vector<FeaturePlan> features_;
+  std::vector<uint64_t> names_;
+};
+
+// Builds the words of a plan.
+class PlanWriter {
+ public:
+  struct Table {
+    std::string name;
+    const Grouping* grouping;
+  };
+  // `features[i].first` need not be set: features of one table follow each other in the order given.
+  PlanWriter(std::vector<Table> tables, std::vector<FeaturePlan> features);
+
+  int64_t words() const { return words_; }
+  // Writes everything but the hints.
+  void Write(int64_t* words) const;
+  // Where the hints of table `t` go, [U].
+  int64_t* hints(int64_t* words, int64_t t) const;
+
+ private:
+  std::vector<Table> tables_;
+  std::vector<FeaturePlan> features_;
+  std::vector<int64_t> sections_;  // first word of each table's sections
+  int64_t words_ = 0;
+};
+
+}  // namespace mxrec

@@ -1,0 +1,145 @@
+#include "capi/capi.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "capi/error.h"
+#include "table/registry.h"
+
+using mxrec::Registry;
+using mxrec::Report;
+using mxrec::Status;
+using mxrec::Table;
+
+namespace mxrec {
+namespace {
+
+thread_local std::string last_error;
+
+int64_t RowFloats(const Table& table) {
+  return static_cast<int64_t>(table.config().dim) * (1 + table.layout().slots().size());
+}
+
+// Runs fn(table) on the table of that name.
+template <typename Fn>
+int WithTable(const char* name, Fn fn) {
+  std::shared_ptr<Table> table;
+  const Status status = Registry::Global().Find(name, &table);
+  return Report(status.ok() ? fn(*table) : status);
+}
+
+}  // namespace
+
+int Report(const Status& status) {
+  if (!status.ok()) last_error = status.message();
+  return static_cast<int>(status.code());
+}
+
+}  // namespace mxrec
+
+extern "C" {
+
+const char* mxrec_last_error(void) { return mxrec::last_error.c_str(); }
+
+int mxrec_table_create(const char* name, int32_t dim, int64_t max_rows, int32_t kind, float a, float b, float scale,
+                       uint64_t seed, const float* pool, int64_t pool_rows, const int64_t* padding_keys,
+                       int64_t padding_count) {
+  mxrec::TableConfig config;
+  config.name = name;
+  config.dim = dim;
+  config.max_rows = max_rows;
+  if (kind < 0 || kind > static_cast<int32_t>(mxrec::InitializerSpec::Kind::kPool)) {
+    return Report(Status::InvalidArgument("table '" + config.name + "': unknown initializer kind " +
+                                          std::to_string(kind)));
+  }
+  config.initializer.kind = static_cast<mxrec::InitializerSpec::Kind>(kind);
+  config.initializer.a = a;
+  config.initializer.b = b;
+  config.initializer.scale = scale;
+  config.initializer.seed = seed;
+  if (pool != nullptr) config.initializer.pool.assign(pool, pool + pool_rows * dim);
+  if (padding_keys != nullptr) config.padding_keys.assign(padding_keys, padding_keys + padding_count);
+  std::shared_ptr<Table> table;
+  return Report(Registry::Global().FindOrCreate(config, &table));
+}
+
+int mxrec_table_set_slots(const char* name, int32_t count, const char* const* slot_names, const float* initial_values) {
+  return mxrec::WithTable(name, [&](Table& table) {
+    std::vector<mxrec::SlotSpec> slots;
+    for (int32_t i = 0; i < count; ++i) slots.push_back({slot_names[i], initial_values[i]});
+    return table.SetSlots(slots);
+  });
+}
+
+int mxrec_table_slot_name(const char* name, int32_t slot, char* out, int64_t capacity) {
+  return mxrec::WithTable(name, [&](Table& table) {
+    const std::vector<mxrec::SlotSpec>& slots = table.layout().slots();
+    if (slot < 0 || slot >= static_cast<int32_t>(slots.size())) return Status::NotFound("no such slot");
+    const std::string& slot_name = slots[slot].name;
+    if (static_cast<int64_t>(slot_name.size()) >= capacity) return Status::InvalidArgument("buffer too small");
+    std::copy_n(slot_name.c_str(), slot_name.size() + 1, out);
+    return Status();
+  });
+}
+
+int mxrec_table_facts(const char* name, int64_t* facts) {
+  return mxrec::WithTable(name, [&](Table& table) {
+    facts[0] = table.size();
+    facts[1] = table.capacity();
+    facts[2] = table.bytes();
+    facts[3] = table.inserted();
+    facts[4] = table.erased();
+    facts[5] = table.shards();
+    return Status();
+  });
+}
+
+int mxrec_table_read(const char* name, const int64_t* keys, int64_t n, float* out, uint8_t* found) {
+  return mxrec::WithTable(name, [&](Table& table) {
+    const int64_t floats = mxrec::RowFloats(table);
+    for (int64_t i = 0; i < n; ++i) found[i] = table.Read(keys[i], out + i * floats) ? 1 : 0;
+    return Status();
+  });
+}
+
+int mxrec_table_write(const char* name, const int64_t* keys, int64_t n, const float* values) {
+  return mxrec::WithTable(name, [&](Table& table) {
+    const int64_t dim = table.config().dim, floats = mxrec::RowFloats(table);
+    std::vector<const float*> parts(floats / dim);
+    for (int64_t i = 0; i < n; ++i) {
+      for (size_t p = 0; p < parts.size(); ++p) parts[p] = values + i * floats + p * dim;
+      MXREC_RETURN_IF_ERROR(table.Assign(keys[i], parts.data()));
+    }
+    return Status();
+  });
+}
+
+int mxrec_table_keys(const char* name, int64_t* out, int64_t capacity, int64_t* n) {
+  return mxrec::WithTable(name, [&](Table& table) {
+    *n = 0;
+    table.ForEach([&](int64_t key, const float*) {
+      if (*n < capacity) out[*n] = key;
+      ++*n;
+    });
+    return Status();
+  });
+}
+
+int mxrec_table_erase(const char* name, const int64_t* keys, int64_t n, int64_t* erased) {
+  return mxrec::WithTable(name, [&](Table& table) {
+    *erased = table.Erase(keys, n);
+    return Status();
+  });
+}
+
+int mxrec_table_clear(const char* name) {
+  return mxrec::WithTable(name, [&](Table& table) {
+    table.Clear();
+    return Status();
+  });
+}
+
+void mxrec_registry_clear(void) { Registry::Global().Clear(); }
+
+}  // extern "C"

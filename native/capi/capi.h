@@ -1,0 +1,50 @@
+// The C interface of the core, for Python's ctypes: everything that happens outside a TensorFlow graph. Conventions:
+//
+//   1. Functions that can fail return a Status::Code (0 = ok); mxrec_last_error() then holds the message, per thread.
+//   2. Tables are named, never pointed to: a name cannot dangle.
+//   3. Arrays belong to the caller and are C-contiguous.
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// The message of this thread's last failure.
+const char* mxrec_last_error(void);
+
+// Finds or creates a table (table/registry.h). `kind`, `a`, `b`, `scale`, `seed` describe the initializer;
+// `pool` [pool_rows, dim] may be null.
+int mxrec_table_create(const char* name, int32_t dim, int64_t max_rows, int32_t kind, float a, float b, float scale,
+                       uint64_t seed, const float* pool, int64_t pool_rows, const int64_t* padding_keys,
+                       int64_t padding_count);
+
+// Slots of the optimizer that trains the table.
+int mxrec_table_set_slots(const char* name, int32_t count, const char* const* slot_names, const float* initial_values);
+
+// Copies the name of slot `slot` to out[capacity], zero-terminated. NotFound past the last slot.
+int mxrec_table_slot_name(const char* name, int32_t slot, char* out, int64_t capacity);
+
+// facts[0..5] = rows, capacity, bytes, inserted, erased, shards
+int mxrec_table_facts(const char* name, int64_t* facts);
+
+// The rows of `keys`: out [n, dim * (1 + slots)], found [n] 0 or 1. Rows not found are zeros. Changes nothing.
+int mxrec_table_read(const char* name, const int64_t* keys, int64_t n, float* out, uint8_t* found);
+
+// Adds or replaces rows: values [n, dim * (1 + slots)].
+int mxrec_table_write(const char* name, const int64_t* keys, int64_t n, const float* values);
+
+// All keys, in the table's own order: out [capacity]; *n receives the number of keys, which may exceed capacity (then
+// only the first are written).
+int mxrec_table_keys(const char* name, int64_t* out, int64_t capacity, int64_t* n);
+
+int mxrec_table_erase(const char* name, const int64_t* keys, int64_t n, int64_t* erased);
+int mxrec_table_clear(const char* name);
+
+// Forgets all tables.
+void mxrec_registry_clear(void);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,61 @@
+// The reading side of layout.h. A restore first verifies every table and only then loads the first, so that a damaged
+// checkpoint leaves the model as it was.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "base/parallel.h"
+#include "base/status.h"
+#include "checkpoint/layout.h"
+#include "table/table.h"
+
+namespace mxrec {
+
+class TableReader {
+ public:
+  // Maps the columns in `directory` that `table` has a place for; others are left alone, and slots without a column
+  // will start from their initial value. DataLoss if keys or embeddings are missing.
+  static Status Open(Env& env, const std::string& directory, const Table& table, std::unique_ptr<TableReader>* reader);
+
+  // Whether Load would succeed, memory permitting. `expected` may be empty, or list files with the bytes and checksum
+  // they were written with; those of columns that Load does not read are passed over.
+  //   DataLoss           a file is cut, changed or missing, files contradict each other, or a key occurs twice
+  //   InvalidArgument    rows of another dim than the table's
+  //   ResourceExhausted  more rows than the table may hold
+  Status Verify(const std::vector<CheckpointFile>& expected, const ParallelFor& parallel);
+
+  // Replaces all rows of the table by those of the files. Checks sizes and the row limit before it touches the table;
+  // contents are Verify's business. If it fails later than that, the table is empty.
+  // REQUIRES: `table` is the one given to Open; no step is running.
+  Status Load(Table* table, const ParallelFor& parallel);
+
+  int64_t rows() const { return rows_; }  // valid after Verify or Load succeeded
+
+ private:
+  struct Column {
+    std::string name;
+    std::unique_ptr<FileView> data;       // null: no such column
+    std::unique_ptr<FileView> attribute;  // null: no such column
+  };
+
+  TableReader(std::string directory, const Table& table);
+  const FileView* Find(const std::string& file, bool* wanted) const;
+  std::string Path(const std::string& file) const { return directory_ + "/" + file; }
+  Status CheckExpected(const std::vector<CheckpointFile>& expected, const ParallelFor& parallel) const;
+  Status CheckSizes();  // sets rows_
+  Status CheckKeysDiffer(const ParallelFor& parallel) const;
+  const int64_t* keys() const { return reinterpret_cast<const int64_t*>(columns_[0].data->data()); }
+
+  std::string directory_;
+  std::string table_;
+  int64_t dim_;
+  int64_t max_rows_;
+  std::vector<Column> columns_;  // key, embedding, then the table's slots
+  int64_t rows_ = 0;
+};
+
+}  // namespace mxrec

@@ -1,0 +1,23 @@
+// The writing side of layout.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "base/status.h"
+#include "checkpoint/layout.h"
+#include "table/table.h"
+
+namespace mxrec {
+
+// Writes all rows of `table` into the new directory `directory` and returns when they have reached the disk, the name
+// of `directory` itself excepted. `rows` and `files` tell what was written. An empty table gives empty data files.
+//
+// Each row is written with its slots while its shard is locked, so a row and its slots belong to one instant. After a
+// failure the directory holds something incomplete: remove it.
+Status WriteTable(Env& env, const Table& table, const std::string& directory, int64_t* rows,
+                  std::vector<CheckpointFile>* files);
+
+}  // namespace mxrec

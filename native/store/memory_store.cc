@@ -1,0 +1,134 @@
+#include "store/memory_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+namespace mxrec {
+namespace {
+
+// The first slab is what a small table lives in: 2 MiB pages there would cost a table of 100 rows 2 MiB.
+bool WantsHugePages(uint32_t slab) { return slab > 0; }
+
+// In 64 bits: rounding a row number near 2^32 up would wrap.
+uint32_t SlabsBelow(uint64_t end) {
+  return static_cast<uint32_t>((end + MemoryStore::kSlabRows - 1) >> MemoryStore::kSlabBits);
+}
+
+}  // namespace
+
+MemoryStore::MemoryStore(RowLayout layout, int shards)
+    : layout_(std::move(layout)),
+      stride_(layout_.stride()),
+      shards_(shards),
+      rows_directory_(kSlabs * sizeof(*rows_), false),
+      keys_directory_(kKeySlabs * sizeof(*keys_), false),
+      rows_(static_cast<std::atomic<float*>*>(rows_directory_.data())),
+      keys_(static_cast<std::atomic<std::atomic<int64_t>*>*>(keys_directory_.data())) {}
+
+Status MemoryStore::Allocate(int shard, int64_t key, uint32_t* row) {
+  Shard& s = shards_[shard];
+  if (!s.free.empty()) {
+    *row = s.free.back();
+    s.free.pop_back();
+  } else {
+    if (s.used == kRun) {
+      // Map first, then take: every row below end() has memory, also after a mapping failed.
+      uint32_t first = next_.load(std::memory_order_relaxed);
+      do {
+        if (first > UINT32_MAX - kRun) return Status::ResourceExhausted("a table cannot hold more than 4 billion rows");
+        MXREC_RETURN_IF_ERROR(MapSlab(first >> kSlabBits));
+      } while (!next_.compare_exchange_weak(first, first + kRun, std::memory_order_acq_rel));
+      s.runs.push_back(first);
+      s.used = 0;
+    }
+    *row = s.runs.back() + s.used++;
+  }
+  KeyCell(*row).store(key ^ kVacant, std::memory_order_relaxed);
+  if (key == kVacant) s.row_of_vacant_key = *row;
+  return Status();
+}
+
+void MemoryStore::Free(int shard, uint32_t row) {
+  Shard& s = shards_[shard];
+  if (s.row_of_vacant_key == static_cast<int64_t>(row)) s.row_of_vacant_key = -1;
+  KeyCell(row).store(0, std::memory_order_relaxed);
+  s.free.push_back(row);
+}
+
+Status MemoryStore::MapSlab(uint32_t slab) {
+  if (rows_ == nullptr || keys_ == nullptr) return Status::ResourceExhausted("no address space left for a table");
+  if (rows_[slab].load(std::memory_order_acquire) != nullptr) return Status();
+  std::lock_guard<std::mutex> lock(slabs_mutex_);
+  if (rows_[slab].load(std::memory_order_relaxed) != nullptr) return Status();
+  const Status failure = Status::ResourceExhausted("out of memory: cannot map " + std::to_string(kSlabRows) +
+                                                   " rows of " + std::to_string(stride_ * sizeof(float)) + " bytes");
+  const uint32_t key_slab = slab >> (kKeySlabBits - kSlabBits);
+  if (keys_[key_slab].load(std::memory_order_relaxed) == nullptr) {
+    Pages keys(kKeySlabRows * sizeof(int64_t), WantsHugePages(key_slab));
+    if (keys.data() == nullptr) return failure;
+    keys_[key_slab].store(static_cast<std::atomic<int64_t>*>(keys.data()), std::memory_order_release);
+    key_pages_.push_back(std::move(keys));
+  }
+  Pages rows(kSlabRows * stride_ * sizeof(float), WantsHugePages(slab));
+  if (rows.data() == nullptr) return failure;
+  // After the keys: Contains() asks for the rows and promises both.
+  rows_[slab].store(static_cast<float*>(rows.data()), std::memory_order_release);
+  row_pages_.push_back(std::move(rows));
+  return Status();
+}
+
+Status MemoryStore::Relayout(RowLayout layout) {
+  std::lock_guard<std::mutex> lock(slabs_mutex_);
+  // Where each part of a new row comes from: an offset in the old row, or -1 for a fresh slot.
+  std::vector<int64_t> source;
+  for (const SlotSpec& slot : layout.slots()) {
+    const auto& old = layout_.slots();
+    const auto it = std::find_if(old.begin(), old.end(), [&](const SlotSpec& o) { return o.name == slot.name; });
+    source.push_back(it == old.end() ? -1 : layout_.slot_offset(static_cast<int>(it - old.begin())));
+  }
+  const uint32_t slabs = SlabsBelow(end());
+  std::vector<Pages> pages;
+  for (uint32_t slab = 0; slab < slabs; ++slab) {
+    pages.emplace_back(kSlabRows * layout.stride() * sizeof(float), WantsHugePages(slab));
+    if (pages.back().data() == nullptr) {
+      return Status::ResourceExhausted("out of memory: cannot make room for the optimizer's slots");
+    }
+  }
+  const size_t part = layout.dim() * sizeof(float);
+  for (uint32_t r = 0; r < end(); ++r) {
+    const float* from = row(r);
+    float* to = static_cast<float*>(pages[r >> kSlabBits].data()) + (r & (kSlabRows - 1)) * layout.stride();
+    std::memcpy(to, from, part);
+    for (size_t i = 0; i < source.size(); ++i) {
+      float* slot = to + layout.slot_offset(static_cast<int>(i));
+      if (source[i] >= 0) {
+        std::memcpy(slot, from + source[i], part);
+      } else {
+        std::fill_n(slot, layout.dim(), layout.slots()[i].initial_value);
+      }
+    }
+  }
+  for (uint32_t slab = 0; slab < slabs; ++slab) {
+    rows_[slab].store(static_cast<float*>(pages[slab].data()), std::memory_order_release);
+  }
+  row_pages_ = std::move(pages);
+  layout_ = std::move(layout);
+  stride_ = layout_.stride();
+  return Status();
+}
+
+void MemoryStore::Clear() {
+  std::lock_guard<std::mutex> lock(slabs_mutex_);
+  // By what is mapped, not by end(): a failed Allocate may leave keys without rows.
+  for (size_t slab = 0; slab < row_pages_.size(); ++slab) rows_[slab].store(nullptr, std::memory_order_relaxed);
+  for (size_t slab = 0; slab < key_pages_.size(); ++slab) keys_[slab].store(nullptr, std::memory_order_relaxed);
+  row_pages_.clear();
+  key_pages_.clear();
+  next_.store(0, std::memory_order_release);
+  for (Shard& s : shards_) s = Shard();
+}
+
+int64_t MemoryStore::bytes() const { return end() * static_cast<int64_t>(stride_ * sizeof(float) + sizeof(int64_t)); }
+
+}  // namespace mxrec

@@ -1,0 +1,350 @@
+#include "table/table.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/hash.h"
+
+namespace mxrec {
+namespace {
+
+// How far ahead of its use a row, key or chunk is requested from memory. 16 covers a DRAM access (~90 ns) at the ~6 ns
+// each item takes once its data is in the cache.
+constexpr int kAhead = 16;
+
+// Shards: enough that a rehash stays short (64Ki keys each when a limit is known) and threads find work, few enough
+// that a batch of a few thousand ids still brings each shard a run of them.
+int ChooseShardBits(int64_t max_rows) {
+  if (max_rows == 0) return 6;
+  int bits = 3;
+  while (bits < 8 && (max_rows >> bits) > 65536) ++bits;
+  return bits;
+}
+
+void PrefetchRow(const float* row, int64_t floats) {
+  const char* p = reinterpret_cast<const char*>(row);
+  // The hardware follows a stream by itself; only its start needs help.
+  const int64_t bytes = std::min<int64_t>(floats * sizeof(float), 512);
+  for (int64_t o = 0; o < bytes; o += 64) __builtin_prefetch(p + o, 1);
+}
+
+}  // namespace
+
+bool operator==(const TableConfig& a, const TableConfig& b) {
+  return a.name == b.name && a.dim == b.dim && a.max_rows == b.max_rows && a.initializer == b.initializer &&
+         a.padding_keys == b.padding_keys;
+}
+
+Status Table::Create(const TableConfig& config, std::shared_ptr<Table>* table) {
+  if (config.name.empty()) return Status::InvalidArgument("a table needs a name");
+  const std::string who = "table '" + config.name + "': ";
+  if (config.dim < 1 || config.dim > 8192) {
+    return Status::InvalidArgument(who + "dim must be in [1, 8192], got " + std::to_string(config.dim));
+  }
+  if (config.max_rows < 0) {
+    return Status::InvalidArgument(who + "the row limit must not be negative, got " + std::to_string(config.max_rows));
+  }
+  const Status checked = Initializer::Check(config.initializer, config.dim);
+  if (!checked.ok()) return Status::InvalidArgument(who + checked.message());
+  table->reset(new Table(config, ChooseShardBits(config.max_rows)));
+  return Status();
+}
+
+Table::Table(const TableConfig& config, int shard_bits)
+    : config_(config),
+      shard_bits_(shard_bits),
+      initializer_(config.initializer, config.name, config.dim),
+      store_(RowLayout(config.dim, {}), 1 << shard_bits),
+      shards_(new Shard[size_t{1} << shard_bits]) {
+  std::sort(config_.padding_keys.begin(), config_.padding_keys.end());
+  for (int s = 0; s < shards(); ++s) shards_[s].index = KeyIndex(static_cast<double>(s) / shards());
+}
+
+bool Table::IsPadding(int64_t key) const {
+  return !config_.padding_keys.empty() &&
+         std::binary_search(config_.padding_keys.begin(), config_.padding_keys.end(), key);
+}
+
+int64_t Table::Handle(int64_t key, int64_t row) const { return IsPadding(key) ? row | kFrozen : row; }
+
+void Table::Hint(int shard, const int64_t* keys, int64_t n, int64_t* hints) const {
+  const Shard& s = shards_[shard];
+  std::shared_lock<std::shared_mutex> lock(s.mutex);
+  for (int64_t i = 0; i < std::min<int64_t>(n, kAhead); ++i) s.index.Prefetch(HashKey(keys[i]));
+  for (int64_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) s.index.Prefetch(HashKey(keys[i + kAhead]));
+    hints[i] = s.index.Hint(HashKey(keys[i]));
+  }
+}
+
+int64_t Table::Resolve(int shard, const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles) const {
+  const Shard& s = shards_[shard];
+  auto usable = [&](int64_t hint) {
+    return hint >= 0 && hint <= UINT32_MAX && store_.Contains(static_cast<uint32_t>(hint));
+  };
+  std::shared_lock<std::shared_mutex> lock(s.mutex);
+  int64_t missing = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (i + kAhead < n && usable(hints[i + kAhead])) store_.PrefetchKey(static_cast<uint32_t>(hints[i + kAhead]));
+    const int64_t key = keys[i];
+    int64_t row = hints[i];
+    // The row's own key decides. kVacant is the one key a vacant row shows too; it takes the index's word.
+    if (!usable(row) || store_.key(static_cast<uint32_t>(row)) != key || key == MemoryStore::kVacant) {
+      row = s.index.Find(HashKey(key), key, store_);
+    }
+    if (row == KeyIndex::kNone) {
+      handles[i] = kNoRow;
+      ++missing;
+    } else {
+      handles[i] = Handle(key, row);
+    }
+  }
+  return missing;
+}
+
+Status Table::Claim(int64_t n) {
+  int64_t before = size_.load(std::memory_order_relaxed);
+  do {  // not add and take back: a claim that fails must not make another one fail meanwhile
+    if (config_.max_rows > 0 && n > config_.max_rows - before) {
+      return Status::ResourceExhausted(
+          "table '" + config_.name + "' is full: it holds " + std::to_string(before) + " rows, this batch brings " +
+          std::to_string(n) + " new keys, and its limit (device_vocabulary_size + host_vocabulary_size) is " +
+          std::to_string(config_.max_rows) +
+          " rows. Raise device_vocabulary_size in create_table, or call init(use_dynamic_expansion=True) to let tables "
+          "grow. Nothing was lost: the table can still be saved");
+    }
+  } while (!size_.compare_exchange_weak(before, before + n, std::memory_order_relaxed));
+  return Status();
+}
+
+Status Table::NewRow(int shard, uint64_t hash, int64_t key, uint32_t* row) {
+  MXREC_RETURN_IF_ERROR(store_.Allocate(shard, key, row));
+  float* at = store_.row(*row);
+  initializer_.Fill(key, at);
+  const RowLayout& layout = store_.layout();
+  for (size_t i = 0; i < layout.slots().size(); ++i) {
+    std::fill_n(at + layout.slot_offset(static_cast<int>(i)), layout.dim(), layout.slots()[i].initial_value);
+  }
+  shards_[shard].index.Insert(hash, *row);
+  return Status();
+}
+
+Status Table::Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles, int64_t* inserted) {
+  Shard& s = shards_[shard];
+  const int64_t wanted = std::count(handles, handles + n, kNoRow);
+  std::unique_lock<std::shared_mutex> lock(s.mutex);
+  MXREC_RETURN_IF_ERROR(s.index.Reserve(wanted, store_));
+  int64_t made = 0;
+  Status status;
+  for (int64_t i = 0; i < n; ++i) {
+    if (handles[i] != kNoRow) continue;
+    const uint64_t hash = HashKey(keys[i]);
+    int64_t row = s.index.Find(hash, keys[i], store_);  // another thread may have inserted it since Resolve
+    if (row == KeyIndex::kNone) {
+      uint32_t fresh;
+      status = NewRow(shard, hash, keys[i], &fresh);
+      if (!status.ok()) break;
+      row = fresh;
+      ++made;
+    }
+    handles[i] = Handle(keys[i], row);
+  }
+  inserted_.fetch_add(made, std::memory_order_relaxed);
+  *inserted += made;
+  return status;
+}
+
+void Table::Gather(const int64_t* handles, int64_t n, float* out) const {
+  const int64_t dim = config_.dim;
+  const size_t bytes = dim * sizeof(float);
+  for (int64_t i = 0; i < n; ++i) {
+    if (i + kAhead < n && handles[i + kAhead] != kNoRow) {
+      PrefetchRow(store_.row(static_cast<uint32_t>(handles[i + kAhead])), dim);
+    }
+    if (handles[i] == kNoRow) {
+      std::memset(out + i * dim, 0, bytes);
+    } else {
+      std::memcpy(out + i * dim, store_.row(static_cast<uint32_t>(handles[i])), bytes);
+    }
+  }
+}
+
+void Table::Update(const Rule& rule, const float* hyper, const int64_t* handles, const float* gradient, int64_t n) {
+  const int64_t dim = config_.dim;
+  const int64_t floats = dim * (1 + rule.slots);
+  for (int64_t i = 0; i < n; ++i) {
+    if (i + kAhead < n && handles[i + kAhead] != kNoRow) {
+      PrefetchRow(store_.row(static_cast<uint32_t>(handles[i + kAhead])), floats);
+    }
+    if (handles[i] == kNoRow || (handles[i] & kFrozen) != 0) continue;
+    rule.apply(store_.row(static_cast<uint32_t>(handles[i])), gradient + i * dim, dim, hyper);
+  }
+}
+
+Status Table::CheckHandles(const int64_t* handles, int64_t n) const {
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t row = handles[i] & ~kFrozen;
+    if (handles[i] == kNoRow || (row >= 0 && row <= UINT32_MAX && store_.Contains(static_cast<uint32_t>(row)))) continue;
+    return Status::InvalidArgument("table '" + config_.name + "': " + std::to_string(handles[i]) +
+                                   " is not the address of a row; take addresses from the collection "
+                                   "ASCEND_SPARSE_LOOKUP_ID_OFFSET in the same step");
+  }
+  return Status();
+}
+
+Status Table::SetSlots(const std::vector<SlotSpec>& slots) {
+  if (store_.layout().slots() == slots) return Status();
+  if (!store_.layout().slots().empty()) {
+    std::string have, want;
+    for (const SlotSpec& s : store_.layout().slots()) have += (have.empty() ? "" : ", ") + s.name;
+    for (const SlotSpec& s : slots) want += (want.empty() ? "" : ", ") + s.name;
+    return Status::FailedPrecondition("table '" + config_.name + "' already keeps the optimizer slots [" + have +
+                                      "] and cannot switch to [" + want +
+                                      "]: one table is trained by one optimizer; call terminate_config_initializer() "
+                                      "before building a graph with another one");
+  }
+  return store_.Relayout(RowLayout(config_.dim, slots));
+}
+
+Status Table::Assign(int64_t key, const float* const* parts) {
+  const uint64_t hash = HashKey(key);
+  const int shard = ShardOf(hash);
+  Shard& s = shards_[shard];
+  std::unique_lock<std::shared_mutex> lock(s.mutex);
+  int64_t row = s.index.Find(hash, key, store_);
+  if (row == KeyIndex::kNone) {
+    MXREC_RETURN_IF_ERROR(Claim(1));
+    uint32_t fresh = 0;
+    Status status = s.index.Reserve(1, store_);
+    if (status.ok()) status = store_.Allocate(shard, key, &fresh);
+    if (!status.ok()) {
+      Release(1);
+      return status;
+    }
+    s.index.Insert(hash, fresh);
+    inserted_.fetch_add(1, std::memory_order_relaxed);
+    row = fresh;
+  }
+  float* at = store_.row(static_cast<uint32_t>(row));
+  const size_t count = 1 + store_.layout().slots().size();
+  for (size_t i = 0; i < count; ++i) std::memcpy(at + i * config_.dim, parts[i], config_.dim * sizeof(float));
+  return Status();
+}
+
+Status Table::InsertRows(const int64_t* keys, const float* const* columns, int64_t n, const ParallelFor& parallel) {
+  if (n > UINT32_MAX) return Status::ResourceExhausted("a table cannot hold more than 4 billion rows");
+  MXREC_RETURN_IF_ERROR(Claim(n));
+  std::vector<int64_t> ends(shards() + 1, 0);
+  for (int64_t i = 0; i < n; ++i) ++ends[ShardOf(HashKey(keys[i])) + 1];
+  for (int s = 1; s <= shards(); ++s) ends[s] += ends[s - 1];
+  std::vector<uint32_t> order(n);
+  std::vector<int64_t> at(ends.begin(), ends.end() - 1);
+  for (int64_t i = 0; i < n; ++i) order[at[ShardOf(HashKey(keys[i]))]++] = static_cast<uint32_t>(i);
+
+  std::vector<Status> results(shards());
+  std::vector<int64_t> inserted(shards(), 0);
+  const int64_t cost = 100 * (n / shards() + 1);
+  parallel.Run(shards(), cost, [&](int64_t begin, int64_t end) {
+    for (int64_t s = begin; s < end; ++s) {
+      results[s] =
+          InsertShard(static_cast<int>(s), keys, columns, order.data() + ends[s], ends[s + 1] - ends[s], &inserted[s]);
+    }
+  });
+  const int64_t made = std::accumulate(inserted.begin(), inserted.end(), int64_t{0});
+  inserted_.fetch_add(made, std::memory_order_relaxed);
+  Release(n - made);
+  for (const Status& result : results) MXREC_RETURN_IF_ERROR(result);
+  return Status();
+}
+
+Status Table::InsertShard(int shard, const int64_t* keys, const float* const* columns, const uint32_t* order, int64_t n,
+                          int64_t* inserted) {
+  Shard& s = shards_[shard];
+  const RowLayout& layout = store_.layout();
+  const int64_t dim = config_.dim;
+  std::unique_lock<std::shared_mutex> lock(s.mutex);
+  MXREC_RETURN_IF_ERROR(s.index.Reserve(n, store_));
+  for (int64_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) s.index.Prefetch(HashKey(keys[order[i + kAhead]]));
+    const int64_t from = order[i], key = keys[from];
+    const uint64_t hash = HashKey(key);
+    if (s.index.Find(hash, key, store_) != KeyIndex::kNone) {
+      return Status::AlreadyExists("table '" + config_.name + "' has a row for key " + std::to_string(key) +
+                                   " already");
+    }
+    uint32_t row;
+    MXREC_RETURN_IF_ERROR(store_.Allocate(shard, key, &row));
+    s.index.Insert(hash, row);
+    ++*inserted;
+    float* at = store_.row(row);
+    if (columns[0] != nullptr) {
+      std::memcpy(at, columns[0] + from * dim, dim * sizeof(float));
+    } else {
+      initializer_.Fill(key, at);
+    }
+    for (size_t p = 0; p < layout.slots().size(); ++p) {
+      float* slot = at + layout.slot_offset(static_cast<int>(p));
+      if (columns[1 + p] != nullptr) {
+        std::memcpy(slot, columns[1 + p] + from * dim, dim * sizeof(float));
+      } else {
+        std::fill_n(slot, dim, layout.slots()[p].initial_value);
+      }
+    }
+  }
+  return Status();
+}
+
+bool Table::Read(int64_t key, float* out) const {
+  const uint64_t hash = HashKey(key);
+  const Shard& s = shards_[ShardOf(hash)];
+  const size_t bytes = config_.dim * (1 + store_.layout().slots().size()) * sizeof(float);
+  std::shared_lock<std::shared_mutex> lock(s.mutex);
+  const int64_t row = s.index.Find(hash, key, store_);
+  if (row == KeyIndex::kNone) {
+    std::memset(out, 0, bytes);
+    return false;
+  }
+  std::memcpy(out, store_.row(static_cast<uint32_t>(row)), bytes);
+  return true;
+}
+
+int64_t Table::Erase(const int64_t* keys, int64_t n) {
+  int64_t erased = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t hash = HashKey(keys[i]);
+    const int shard = ShardOf(hash);
+    Shard& s = shards_[shard];
+    std::unique_lock<std::shared_mutex> lock(s.mutex);
+    const int64_t row = s.index.Find(hash, keys[i], store_);
+    if (row == KeyIndex::kNone) continue;
+    s.index.Erase(hash, static_cast<uint32_t>(row));
+    store_.Free(shard, static_cast<uint32_t>(row));
+    ++erased;
+  }
+  size_.fetch_sub(erased, std::memory_order_relaxed);
+  erased_.fetch_add(erased, std::memory_order_relaxed);
+  return erased;
+}
+
+void Table::Clear() {
+  for (int s = 0; s < shards(); ++s) {
+    std::unique_lock<std::shared_mutex> lock(shards_[s].mutex);  // preparation may be looking for hints
+    shards_[s].index.Clear();
+  }
+  store_.Clear();
+  erased_.fetch_add(size_.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
+int64_t Table::capacity() const { return config_.max_rows > 0 ? config_.max_rows : store_.end(); }
+
+int64_t Table::bytes() const {
+  int64_t bytes = store_.bytes();
+  for (int s = 0; s < shards(); ++s) {
+    std::shared_lock<std::shared_mutex> lock(shards_[s].mutex);
+    bytes += shards_[s].index.bytes();
+  }
+  return bytes;
+}
+
+}  // namespace mxrec

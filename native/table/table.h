@@ -1,0 +1,144 @@
+// Table: the rows of one sparse feature space, found by 64-bit key. The facade over key index, row store and
+// initializer; everything a step does to rows goes through here.
+//
+// Keys are split by hash into shards, a power of two fixed at creation. A shard's index and its share of the row store
+// are guarded by the shard's reader-writer lock; there is no lock over the whole table, and none is held while rows
+// are read or written. So preparation (which only looks) runs beside a step (which inserts), and eviction of one shard
+// beside the reading of another.
+//
+// Handles: what Resolve and Insert give for a key, and what Gather and Update take: a row number, or kNoRow.
+// The bit kFrozen marks rows that are read but never updated (padding keys). A handle stays good while its row lives.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "base/parallel.h"
+#include "base/status.h"
+#include "store/memory_store.h"
+#include "table/initializer.h"
+#include "table/key_index.h"
+#include "update/rule.h"
+
+namespace mxrec {
+
+constexpr int64_t kNoRow = -1;
+constexpr int64_t kFrozen = int64_t{1} << 40;
+
+struct TableConfig {
+  std::string name;
+  int dim = 0;
+  int64_t max_rows = 0;  // 0: no limit
+  InitializerSpec initializer;
+  std::vector<int64_t> padding_keys;  // their rows are read, never updated
+};
+
+bool operator==(const TableConfig& a, const TableConfig& b);
+
+class Table {
+ public:
+  static Status Create(const TableConfig& config, std::shared_ptr<Table>* table);
+
+  const TableConfig& config() const { return config_; }
+  const RowLayout& layout() const { return store_.layout(); }
+  int shards() const { return 1 << shard_bits_; }
+  int shard_bits() const { return shard_bits_; }
+
+  // ---- The path of a batch. All keys passed for `shard` must belong to it (see batch/grouping.h). ----
+
+  // Where the rows of `keys` probably are; changes nothing.
+  void Hint(int shard, const int64_t* keys, int64_t n, int64_t* hints) const;
+
+  // Handles of the keys that have a row, kNoRow for the others; returns how many have none. `hints` may hold anything.
+  int64_t Resolve(int shard, const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles) const;
+
+  // Sets apart room for `n` new rows, or says that the table is full. Each Claim must be followed by Inserts that use
+  // it up or by Release.
+  Status Claim(int64_t n);
+  void Release(int64_t n) { size_.fetch_sub(n, std::memory_order_relaxed); }
+
+  // Gives a fresh, initialised row to every key whose handle is kNoRow; adds the number of rows made to `*inserted`
+  // (fewer than expected if another thread was faster). REQUIRES: room was claimed.
+  Status Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles, int64_t* inserted);
+
+  // Copies the embedding of each handle to out[n, dim]; zeros for kNoRow.
+  void Gather(const int64_t* handles, int64_t n, float* out) const;
+
+  // Applies `rule` with gradient [n, dim] to the rows, slots included. kNoRow and frozen rows are passed over.
+  // REQUIRES: CheckHandles; no row twice; the rule's slots are in the layout.
+  void Update(const Rule& rule, const float* hyper, const int64_t* handles, const float* gradient, int64_t n);
+
+  // InvalidArgument naming the first handle that cannot be one of this table's.
+  Status CheckHandles(const int64_t* handles, int64_t n) const;
+
+  // ---- Outside the step. ----
+
+  // Makes the rows hold exactly these slots. Rows keep their embeddings; a table holding slots of another optimizer is
+  // an error. REQUIRES: no step is running.
+  Status SetSlots(const std::vector<SlotSpec>& slots);
+
+  // Adds or replaces one row with all its parts, [dim * (1 + slots)] floats, as a checkpoint holds them.
+  Status Assign(int64_t key, const float* const* parts);
+
+  // Adds `n` rows at once, many times faster than Assign: key i gets floats [i * dim, (i + 1) * dim) of columns[0] as
+  // its embedding and of columns[1 + s] as its slot s; a null column stands for the initial value. Rows of a shard come
+  // in the order of `keys`, whatever the threads. A key that has a row already, or comes twice, is AlreadyExists; after
+  // a failure some of the rows are there. REQUIRES: no step is running.
+  Status InsertRows(const int64_t* keys, const float* const* columns, int64_t n, const ParallelFor& parallel);
+
+  // Copies `key`'s embedding and slots to out[dim * (1 + slots)]; zeros and false if it has no row.
+  bool Read(int64_t key, float* out) const;
+
+  // Removes the keys that are present; returns how many.
+  int64_t Erase(const int64_t* keys, int64_t n);
+
+  // Removes everything and gives the memory back. REQUIRES: no step is running.
+  void Clear();
+
+  // Calls fn(key, row) for every row, shard after shard, in an order that the sequence of inserts and erases
+  // determines. No insert or erase may touch a shard while it is walked: its lock is held.
+  template <typename Fn>
+  void ForEach(Fn fn) const {
+    for (int s = 0; s < shards(); ++s) {
+      std::shared_lock<std::shared_mutex> lock(shards_[s].mutex);
+      store_.ForEach(s, [&](uint32_t row) { fn(store_.key(row), store_.row(row)); });
+    }
+  }
+
+  int64_t size() const { return size_.load(std::memory_order_relaxed); }
+  int64_t capacity() const;  // rows that fit without a new allocation, or max_rows if there is a limit
+  int64_t bytes() const;     // rows, keys and index
+  int64_t inserted() const { return inserted_.load(std::memory_order_relaxed); }  // since creation; with erased(),
+  int64_t erased() const { return erased_.load(std::memory_order_relaxed); }      // inserted = size + erased
+
+ private:
+  struct alignas(64) Shard {
+    mutable std::shared_mutex mutex;
+    KeyIndex index;
+  };
+
+  explicit Table(const TableConfig& config, int shard_bits);
+  int ShardOf(uint64_t hash) const { return static_cast<int>(hash >> 1 >> (63 - shard_bits_)); }
+  int64_t Handle(int64_t key, int64_t row) const;
+  bool IsPadding(int64_t key) const;
+  // A new row for `key` in a locked shard whose index has room; its embedding and slots are initialised.
+  Status NewRow(int shard, uint64_t hash, int64_t key, uint32_t* row);
+  // InsertRows for one shard: the keys at `order`[0, n); adds the number of rows made to `*inserted`.
+  Status InsertShard(int shard, const int64_t* keys, const float* const* columns, const uint32_t* order, int64_t n,
+                     int64_t* inserted);
+
+  TableConfig config_;  // padding_keys sorted
+  int shard_bits_;
+  Initializer initializer_;
+  MemoryStore store_;
+  std::unique_ptr<Shard[]> shards_;
+  std::atomic<int64_t> size_{0};  // rows, plus rows claimed and not yet inserted
+  std::atomic<int64_t> inserted_{0};
+  std::atomic<int64_t> erased_{0};
+};
+
+}  // namespace mxrec

@@ -1,0 +1,61 @@
+#include "tf/border.h"
+
+#include "table/registry.h"
+#include "tensorflow/core/util/work_sharder.h"
+
+namespace mxrec {
+
+absl::Status ToTensorFlow(const Status& status) {
+  const std::string& m = status.message();
+  switch (status.code()) {
+    case Status::Code::kOk:
+      return absl::OkStatus();
+    case Status::Code::kInvalidArgument:
+      return absl::InvalidArgumentError(m);
+    case Status::Code::kNotFound:
+      return absl::NotFoundError(m);
+    case Status::Code::kAlreadyExists:
+      return absl::AlreadyExistsError(m);
+    case Status::Code::kResourceExhausted:
+      return absl::ResourceExhaustedError(m);
+    case Status::Code::kFailedPrecondition:
+      return absl::FailedPreconditionError(m);
+    case Status::Code::kDataLoss:
+      return absl::DataLossError(m);
+    case Status::Code::kIoError:
+      return absl::UnavailableError(m);
+  }
+  return absl::InternalError(m);
+}
+
+void PoolFor::Run(int64_t n, int64_t cost, const Block& fn) const {
+  if (n <= 0) return;
+  const auto* workers = context_->device()->tensorflow_cpu_worker_threads();
+  if (workers == nullptr || workers->workers == nullptr || workers->num_threads <= 1) {
+    fn(0, n);
+    return;
+  }
+  // The pool counts cost in cycles; two to the nanosecond is near enough for cutting ranges.
+  tensorflow::Shard(workers->num_threads, workers->workers, n, 2 * cost, fn);
+}
+
+absl::Status FindTable(const std::string& name, std::shared_ptr<Table>* table) {
+  return ToTensorFlow(Registry::Global().Find(name, table));
+}
+
+absl::Status ParsePlan(const tensorflow::Tensor& tensor, Plan* plan) {
+  const auto words = tensor.flat<int64_t>();
+  return ToTensorFlow(Plan::Parse(words.data(), words.size(), plan));
+}
+
+absl::Status FindFeature(const Plan& plan, int64_t feature, int64_t table, const FeaturePlan** found) {
+  if (feature < 0 || feature >= static_cast<int64_t>(plan.features().size()) ||
+      plan.features()[feature].table != table) {
+    return absl::InvalidArgumentError("feature " + std::to_string(feature) +
+                                      " is not in the prepared batch: pass the batch of the same insert function");
+  }
+  *found = &plan.features()[feature];
+  return absl::OkStatus();
+}
+
+}  // namespace mxrec

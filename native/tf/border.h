@@ -1,0 +1,36 @@
+// The border between TensorFlow and the core: errors, threads, tables and plans, each converted once.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/parallel.h"
+#include "base/status.h"
+#include "batch/plan.h"
+#include "table/table.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace mxrec {
+
+absl::Status ToTensorFlow(const Status& status);
+
+// TensorFlow's own thread pool, lent to the core for the duration of one kernel.
+class PoolFor : public ParallelFor {
+ public:
+  explicit PoolFor(tensorflow::OpKernelContext* context) : context_(context) {}
+  void Run(int64_t n, int64_t cost, const Block& fn) const override;
+
+ private:
+  tensorflow::OpKernelContext* context_;
+};
+
+absl::Status FindTable(const std::string& name, std::shared_ptr<Table>* table);
+
+// Reads input `index` of the kernel as a plan. The view lives as long as the input.
+absl::Status ParsePlan(const tensorflow::Tensor& tensor, Plan* plan);
+
+// Feature `feature` of the plan, which must belong to its table `table`.
+absl::Status FindFeature(const Plan& plan, int64_t feature, int64_t table, const FeaturePlan** found);
+
+}  // namespace mxrec

@@ -1,0 +1,154 @@
+// MxrecExpand and its gradient MxrecFold: between the distinct keys of a table and the positions of one feature.
+// MxrecHasRow says which positions found a row at all.
+#include "batch/fold.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+#include "tf/border.h"
+
+namespace mxrec {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+// The ids' static shape, as far as the graph knows it.
+absl::Status IdsShape(InferenceContext* c, ShapeHandle* shape) {
+  tensorflow::PartialTensorShape known;
+  TF_RETURN_IF_ERROR(c->GetAttr("ids_shape", &known));
+  return c->MakeShapeFromPartialTensorShape(known, shape);
+}
+
+REGISTER_OP("MxrecExpand")
+    .Input("rows: float")
+    .Input("plan: int64")
+    .Output("embeddings: float")
+    .Attr("table: int")
+    .Attr("feature: int")
+    .Attr("ids_shape: shape")
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle rows, ids, out;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &rows));
+      TF_RETURN_IF_ERROR(IdsShape(c, &ids));
+      TF_RETURN_IF_ERROR(c->Concatenate(ids, c->Vector(c->Dim(rows, 1)), &out));
+      c->set_output(0, out);
+      return absl::OkStatus();
+    });
+
+REGISTER_OP("MxrecFold")
+    .Input("gradient: float")
+    .Input("plan: int64")
+    .Output("rows_gradient: float")
+    .Attr("table: int")
+    .Attr("feature: int")
+    .Attr("dim: int")
+    .SetShapeFn([](InferenceContext* c) {
+      int64_t dim;
+      TF_RETURN_IF_ERROR(c->GetAttr("dim", &dim));
+      c->set_output(0, c->Matrix(c->UnknownDim(), dim));
+      return absl::OkStatus();
+    });
+
+REGISTER_OP("MxrecHasRow")
+    .Input("handles: int64")
+    .Input("plan: int64")
+    .Output("has_row: bool")
+    .Attr("table: int")
+    .Attr("feature: int")
+    .Attr("ids_shape: shape")
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle ids;
+      TF_RETURN_IF_ERROR(IdsShape(c, &ids));
+      c->set_output(0, ids);
+      return absl::OkStatus();
+    });
+
+// What the three kernels share: a plan at input 1, and the feature the attributes name.
+class FeatureOp : public OpKernel {
+ public:
+  explicit FeatureOp(OpKernelConstruction* c) : OpKernel(c) {
+    OP_REQUIRES_OK(c, c->GetAttr("table", &table_));
+    OP_REQUIRES_OK(c, c->GetAttr("feature", &feature_));
+  }
+
+  void Compute(OpKernelContext* c) override {
+    Plan plan;
+    OP_REQUIRES_OK(c, ParsePlan(c->input(1), &plan));
+    const FeaturePlan* feature = nullptr;
+    OP_REQUIRES_OK(c, FindFeature(plan, feature_, table_, &feature));
+    Run(c, plan.tables()[table_], *feature);
+  }
+
+ protected:
+  virtual void Run(OpKernelContext* c, const TablePlan& table, const FeaturePlan& feature) = 0;
+
+ private:
+  int64_t table_ = 0;
+  int64_t feature_ = 0;
+};
+
+class ExpandOp : public FeatureOp {
+ public:
+  using FeatureOp::FeatureOp;
+
+ protected:
+  void Run(OpKernelContext* c, const TablePlan& table, const FeaturePlan& feature) override {
+    const Tensor& rows = c->input(0);
+    OP_REQUIRES(c, rows.dims() == 2 && rows.dim_size(0) == table.keys_size,
+                absl::InvalidArgumentError("rows must be [" + std::to_string(table.keys_size) + ", dim], got " +
+                                           rows.shape().DebugString()));
+    const int64_t dim = rows.dim_size(1);
+    TensorShape shape(feature.shape);
+    shape.AddDim(dim);
+    Tensor* out = nullptr;
+    OP_REQUIRES_OK(c, c->allocate_output(0, shape, &out));
+    Expand(table, feature, rows.flat<float>().data(), dim, out->flat<float>().data(), PoolFor(c));
+  }
+};
+
+class FoldOp : public FeatureOp {
+ public:
+  explicit FoldOp(OpKernelConstruction* c) : FeatureOp(c) { OP_REQUIRES_OK(c, c->GetAttr("dim", &dim_)); }
+
+ protected:
+  void Run(OpKernelContext* c, const TablePlan& table, const FeaturePlan& feature) override {
+    const Tensor& gradient = c->input(0);
+    OP_REQUIRES(c, gradient.NumElements() == feature.size * dim_,
+                absl::InvalidArgumentError("the gradient must hold " + std::to_string(feature.size) + " rows of " +
+                                           std::to_string(dim_) + " floats, got " + gradient.shape().DebugString()));
+    Tensor* out = nullptr;
+    OP_REQUIRES_OK(c, c->allocate_output(0, {table.keys_size, dim_}, &out));
+    Fold(table, feature, gradient.flat<float>().data(), dim_, out->flat<float>().data(), PoolFor(c));
+  }
+
+ private:
+  int64_t dim_ = 0;
+};
+
+class HasRowOp : public FeatureOp {
+ public:
+  using FeatureOp::FeatureOp;
+
+ protected:
+  void Run(OpKernelContext* c, const TablePlan& table, const FeaturePlan& feature) override {
+    const auto handles = c->input(0).flat<int64_t>();
+    OP_REQUIRES(c, handles.size() == table.keys_size,
+                absl::InvalidArgumentError("one handle per key is needed: " + std::to_string(table.keys_size) +
+                                           ", got " + std::to_string(handles.size())));
+    Tensor* out = nullptr;
+    OP_REQUIRES_OK(c, c->allocate_output(0, TensorShape(feature.shape), &out));
+    bool* has_row = out->flat<bool>().data();
+    for (int64_t i = 0; i < feature.size; ++i) has_row[i] = handles(table.index[feature.first + i]) != kNoRow;
+  }
+};
+
+REGISTER_KERNEL_BUILDER(Name("MxrecExpand").Device(tensorflow::DEVICE_CPU), ExpandOp);
+REGISTER_KERNEL_BUILDER(Name("MxrecFold").Device(tensorflow::DEVICE_CPU), FoldOp);
+REGISTER_KERNEL_BUILDER(Name("MxrecHasRow").Device(tensorflow::DEVICE_CPU), HasRowOp);
+
+}  // namespace
+}  // namespace mxrec

@@ -1,0 +1,106 @@
+// MxrecUpdate: applies an optimizer's rule to rows, in place. `handles` and `gradient` rows go together; with
+// unique = false the same row may come several times and its gradients are summed first.
+#include <cstring>
+
+#include "batch/grouping.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+#include "tf/border.h"
+
+namespace mxrec {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+
+REGISTER_OP("MxrecUpdate")
+    .Input("handles: int64")
+    .Input("gradient: float")
+    .Input("hyper: float")
+    .Attr("table: string")
+    .Attr("rule: string")
+    .Attr("unique: bool")
+    .SetIsStateful()
+    .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
+      tensorflow::shape_inference::ShapeHandle unused;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &unused));
+      return c->WithRank(c->input(2), 1, &unused);
+    });
+
+class UpdateOp : public OpKernel {
+ public:
+  explicit UpdateOp(OpKernelConstruction* c) : OpKernel(c) {
+    std::string rule;
+    OP_REQUIRES_OK(c, c->GetAttr("table", &table_));
+    OP_REQUIRES_OK(c, c->GetAttr("rule", &rule));
+    OP_REQUIRES_OK(c, c->GetAttr("unique", &unique_));
+    rule_ = FindRule(rule);
+    OP_REQUIRES(c, rule_ != nullptr, absl::InvalidArgumentError("there is no update rule '" + rule + "'"));
+  }
+
+  void Compute(OpKernelContext* c) override {
+    std::shared_ptr<Table> table;
+    OP_REQUIRES_OK(c, FindTable(table_, &table));
+    const auto handles = c->input(0).flat<int64_t>();
+    const Tensor& gradient = c->input(1);
+    const auto hyper = c->input(2).flat<float>();
+    const int64_t dim = table->config().dim, n = handles.size();
+    OP_REQUIRES(c, gradient.NumElements() == n * dim,
+                absl::InvalidArgumentError("table '" + table_ + "': " + std::to_string(n) + " addresses need [" +
+                                           std::to_string(n) + ", " + std::to_string(dim) + "] gradients, got " +
+                                           gradient.shape().DebugString()));
+    OP_REQUIRES(c, hyper.size() == static_cast<int64_t>(rule_->hyper.size()),
+                absl::InvalidArgumentError("rule '" + std::string(rule_->name) + "' takes " +
+                                           std::to_string(rule_->hyper.size()) + " numbers, got " +
+                                           std::to_string(hyper.size())));
+    OP_REQUIRES(c, rule_->slots == static_cast<int>(table->layout().slots().size()),
+                absl::FailedPreconditionError("table '" + table_ + "' keeps " +
+                                              std::to_string(table->layout().slots().size()) +
+                                              " optimizer slots, rule '" + rule_->name + "' needs " +
+                                              std::to_string(rule_->slots) + ": rebuild the graph"));
+    OP_REQUIRES_OK(c, ToTensorFlow(table->CheckHandles(handles.data(), n)));
+    const PoolFor pool(c);
+    const float* gradients = gradient.flat<float>().data();
+    if (unique_) {
+      Apply(table.get(), hyper.data(), handles.data(), gradients, n, pool);
+      return;
+    }
+    Grouping grouping;
+    OP_REQUIRES(c, n < INT32_MAX, absl::InvalidArgumentError("too many gradients in one step"));
+    grouping.Build({{handles.data(), n}}, 0);
+    const int64_t rows = grouping.keys_size();
+    std::vector<float> sums(rows * dim);
+    pool.Run(rows, 20 + dim, [&](int64_t begin, int64_t end) {
+      for (int64_t u = begin; u < end; ++u) {
+        float* sum = sums.data() + u * dim;
+        const int32_t first = grouping.offsets()[u], last = grouping.offsets()[u + 1];
+        std::memcpy(sum, gradients + grouping.positions()[first] * dim, dim * sizeof(float));
+        for (int32_t p = first + 1; p < last; ++p) {
+          const float* g = gradients + grouping.positions()[p] * dim;
+          for (int64_t j = 0; j < dim; ++j) sum[j] += g[j];
+        }
+      }
+    });
+    Apply(table.get(), hyper.data(), grouping.keys().data(), sums.data(), rows, pool);
+  }
+
+ private:
+  void Apply(Table* table, const float* hyper, const int64_t* handles, const float* gradient, int64_t n,
+             const PoolFor& pool) const {
+    const int64_t dim = table->config().dim;
+    pool.Run(n, 30 + dim * (1 + rule_->slots) / 2, [=](int64_t begin, int64_t end) {
+      table->Update(*rule_, hyper, handles + begin, gradient + begin * dim, end - begin);
+    });
+  }
+
+  std::string table_;
+  const Rule* rule_ = nullptr;
+  bool unique_ = true;
+};
+
+REGISTER_KERNEL_BUILDER(Name("MxrecUpdate").Device(tensorflow::DEVICE_CPU), UpdateOp);
+
+}  // namespace
+}  // namespace mxrec

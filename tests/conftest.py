@@ -1,0 +1,22 @@
+"""What the tests share: a quiet TensorFlow, and a freshly started mx_rec."""
+
+import os
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
+
+
+@pytest.fixture
+def started():
+    """A new default graph, and mx_rec initialized with its default settings until the test ends."""
+    import model
+
+    with model.process() as graph:
+        yield graph
+
+
+@pytest.fixture(params=[False, True], ids=["limited", "expanding"])
+def expansion(request):
+    """init's use_dynamic_expansion."""
+    return request.param

@@ -1,0 +1,110 @@
+"""The wheel, as a user gets it: what is in it, and that it works in an environment that has never seen this tree."""
+
+import fcntl
+import importlib.metadata
+import os
+import pathlib
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TENSORFLOW = next(
+    d
+    for d in importlib.metadata.distributions()
+    if d.metadata["Name"] in ("tensorflow", "tensorflow-cpu", "tensorflow_cpu")
+)
+
+
+def run(*command, **options):
+    result = subprocess.run(
+        [str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    )
+    if result.returncode != 0:
+        pytest.fail(result.stdout, pytrace=False)
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    # In the build directory of `make setup`, where all objects are up to date: seconds instead of minutes.
+    build_dir = ROOT / "build" / f"tf-{TENSORFLOW.version}"
+    build_dir.mkdir(parents=True, exist_ok=True)
+    target = tmp_path_factory.mktemp("wheel")
+    with open(build_dir / ".packaging_test.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index",
+            "-C", f"build-dir={build_dir}", "-w", target, ROOT)  # fmt: skip
+    (path,) = target.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def python(wheel, tmp_path_factory):
+    """The interpreter of a new environment: the wheel, and TensorFlow with what it needs from ours."""
+    environment = tmp_path_factory.mktemp("environment")
+    venv.create(environment, with_pip=False)
+    interpreter = environment / "bin" / "python"
+    run(sys.executable, "-m", "pip", "--python", interpreter, "install", "--no-deps", "--no-index", wheel)
+    # A plain path line: packages are found there after the environment's own, and the .pth file by which our own
+    # editable install hooks into imports is not read.
+    (site_packages,) = environment.glob("lib/python*/site-packages")
+    (site_packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return interpreter
+
+
+def run_script(python, script, cwd):
+    return run(python, "-c", script, cwd=cwd, env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"})
+
+
+def test_the_wheel_holds_both_libraries_and_no_tests(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "mx_rec/_native/libmxrec_core.so" in names
+    assert "mx_rec/_native/_mxrec_ops.so" in names
+    assert "mx_rec/_native/_build_info.py" in names
+    assert [n for n in names if n.endswith("_test.py")] == []
+    assert {n.split("/")[0].split("-")[0] for n in names} <= {"mx_rec", "rec_sdk_common", "tf_adapter"}
+
+
+def test_the_wheel_serves_any_python_and_pins_its_tensorflow(wheel):
+    assert "-py3-none-linux_" in wheel.name
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [n for n in archive.namelist() if n.endswith(".dist-info/METADATA")]
+        metadata = archive.read(name).decode()
+    pinned = f"Requires-Dist: {TENSORFLOW.metadata['Name'].replace('_', '-')}=={TENSORFLOW.version}"
+    assert pinned in metadata.splitlines()
+
+
+def test_the_installed_package_loads_its_ops_outside_the_source_tree(python, tmp_path):
+    script = """
+import sys
+import mx_rec
+assert mx_rec.__file__.startswith(sys.prefix), mx_rec.__file__
+assert "tensorflow" not in sys.modules
+from mx_rec._native import _build_info, library
+assert _build_info.PACKAGE_VERSION == mx_rec.__version__
+library.core()
+assert "tensorflow" not in sys.modules
+library.ops()
+"""
+    run_script(python, script, tmp_path)
+
+
+def test_another_tensorflow_than_at_build_time_is_refused_with_the_remedy(python, tmp_path):
+    script = f"""
+from mx_rec._native import _build_info, library
+_build_info.TF_VERSION = "1.2.3"  # as if the libraries had been built for it
+try:
+    library.ops()
+except ImportError as error:
+    assert "1.2.3" in str(error) and "{TENSORFLOW.version}" in str(error) and "pip install" in str(error), error
+else:
+    raise AssertionError("loaded into a TensorFlow it was not built for")
+"""
+    run_script(python, script, tmp_path)
