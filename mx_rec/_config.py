@@ -39,8 +39,12 @@ class Config:
         for field in dataclasses.fields(self):
             if field.type is bool:
                 _check.boolean(field.name, getattr(self, field.name))
-        for name, low in (("save_checkpoint_due_time", 1), ("save_delta_checkpoints_secs", 1),
-                          ("restore_model_version", 0), ("recent_key_count_threshold", 0)):
+        for name, low in (
+            ("save_checkpoint_due_time", 1),
+            ("save_delta_checkpoints_secs", 1),
+            ("restore_model_version", 0),
+            ("recent_key_count_threshold", 0),
+        ):
             if getattr(self, name) is not None:
                 _check.integer(name, getattr(self, name), low, _check.MAX_INT32)
         if self.max_steps == self.train_steps == self.eval_steps == 0:
@@ -65,7 +69,7 @@ process = _Process()
 def current() -> Config:
     """The configuration; EnvironmentError before `init`."""
     if process.config is None:
-        raise EnvironmentError(NOT_INITIALIZED)
+        raise OSError(NOT_INITIALIZED)
     return process.config
 
 
@@ -132,7 +136,8 @@ def check_environment() -> None:
             number = None
         if number is None or not low <= number <= high:
             raise ValueError(
-                f"environment variable {variable} must be a whole number in [{low}, {high}], got {value!r}; unset or correct it"
+                f"environment variable {variable} must be a whole number in [{low}, {high}], got {value!r}; "
+                "unset or correct it"
             )
     for variable, words in _ENVIRONMENT_WORDS.items():
         value = os.environ.get(variable)

@@ -1,10 +1,10 @@
 """Package-level names that import their module on first use, so that importing a package costs nothing."""
 
 import importlib
-from typing import Callable, Dict, List, Tuple
+from typing import Callable
 
 
-def attach(package: str, names: Dict[str, str]) -> Tuple[Callable[[str], object], Callable[[], List[str]]]:
+def attach(package: str, names: dict[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """(__getattr__, __dir__) for a package; `names` maps a public name to the module that defines it."""
 
     def __getattr__(name):

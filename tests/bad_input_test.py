@@ -26,9 +26,13 @@ def graph():
 
 
 def table(name="table", **changes):
-    arguments = dict(
-        key_dtype=tf.int64, dim=4, name=name, emb_initializer=tf.zeros_initializer(), device_vocabulary_size=100
-    )
+    arguments = {
+        "key_dtype": tf.int64,
+        "dim": 4,
+        "name": name,
+        "emb_initializer": tf.zeros_initializer(),
+        "device_vocabulary_size": 100,
+    }
     arguments.update(changes)
     return create_table(**arguments)
 
@@ -72,8 +76,15 @@ def test_init_needs_both_periods_for_incremental_checkpoints():
         init(is_incremental_checkpoint=True, save_checkpoint_due_time=10)
 
 
-@pytest.mark.parametrize("name,low", [("save_checkpoint_due_time", 1), ("save_delta_checkpoints_secs", 1),
-                                      ("restore_model_version", 0), ("recent_key_count_threshold", 0)])
+@pytest.mark.parametrize(
+    "name,low",
+    [
+        ("save_checkpoint_due_time", 1),
+        ("save_delta_checkpoints_secs", 1),
+        ("restore_model_version", 0),
+        ("recent_key_count_threshold", 0),
+    ],
+)
 def test_init_refuses_periods_below_their_range(name, low):
     with pytest.raises(ValueError, match=name):
         init(**{name: low - 1})
@@ -101,8 +112,10 @@ def test_terminate_before_init_and_twice_only_warns():
     terminate_config_initializer()
 
 
-@pytest.mark.parametrize("variable,value", [("KEY_PROCESS_THREAD_NUM", "11"), ("HD_CHANNEL_SIZE", "many"),
-                                            ("MXREC_LOG_LEVEL", "LOUD"), ("TF_DEVICE", "TPU")])
+@pytest.mark.parametrize(
+    "variable,value",
+    [("KEY_PROCESS_THREAD_NUM", "11"), ("HD_CHANNEL_SIZE", "many"), ("MXREC_LOG_LEVEL", "LOUD"), ("TF_DEVICE", "TPU")],
+)
 def test_init_refuses_environment_variables_out_of_range(monkeypatch, variable, value):
     monkeypatch.setenv(variable, value)
     with pytest.raises(ValueError, match=f"{variable}.*{value}"):
@@ -207,8 +220,14 @@ def test_unknown_arguments_are_refused_but_optimizer_list_of_old_scripts_is_not(
 
 
 @pytest.mark.parametrize(
-    "changed", [{"dim": 8}, {"device_vocabulary_size": 7}, {"emb_initializer": tf.ones_initializer()},
-                {"init_param": 2.0}, {"is_save": False}]
+    "changed",
+    [
+        {"dim": 8},
+        {"device_vocabulary_size": 7},
+        {"emb_initializer": tf.ones_initializer()},
+        {"init_param": 2.0},
+        {"is_save": False},
+    ],
 )
 def test_one_name_with_another_configuration_is_an_error(changed):
     init()

@@ -1,6 +1,7 @@
 """What must hold for every training run, however it is fed, cut or interrupted. "Same" means the same bits."""
 
 import collections
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -63,10 +64,7 @@ class Outcome:
 
 
 class Run:
-    """The model of model.py with a dense weight, in a graph and session of its own; use it as a context manager.
-
-    `between(run, step)` is called before every step.
-    """
+    """The model of model.py with a dense weight, in a graph and session of its own; use it as a context manager."""
 
     def __init__(self, data, create=OPTIMIZERS["lazy_adam"], pipeline=model.map_only, evaluation=None, **settings):
         self._data, self._create, self._pipeline, self._evaluation = data, create, pipeline, evaluation
@@ -86,9 +84,7 @@ class Run:
             )
             self.eval = None
             if self._evaluation is not None:
-                self.eval = model.build(
-                    self._evaluation, initializer=initializer, is_train=False, weight=self.weight
-                )
+                self.eval = model.build(self._evaluation, initializer=initializer, is_train=False, weight=self.weight)
             self.saver = v1.train.Saver()
             self.session = v1.Session()
             self.session.run([v1.global_variables_initializer(), self.model.iterator.initializer])
@@ -102,7 +98,10 @@ class Run:
         self._process.__exit__(*failure)
 
     def train(self, steps=STEPS, feeds=None, between=None):
-        """The outcome after `steps` more steps; step i takes the batch feeds[i] instead of the dataset's."""
+        """The outcome after `steps` more steps; step i takes the batch feeds[i] instead of the dataset's.
+
+        `between(run, i)` is called before step i.
+        """
         losses = []
         for i in range(steps):
             if between is not None:
@@ -167,32 +166,21 @@ def test_batches_may_be_prepared_before_any_row_exists(create):
 
 def test_batches_may_be_prepared_before_their_rows_are_erased_and_reused():
     data = model.batches(STEPS)
-    gone = np.unique(data["single"])[::2]
+    victims = np.unique(data["single"])[::2]
     newcomers = model.batches(STEPS, seed=1, keys=np.arange(10**6, 10**6 + 150))
 
-    def erase(run, feeds):
-        run.train(len(feeds), feeds=feeds)
-        for table in run.model.tables.values():
-            assert table.native.erase(gone) > 10
-
-    with Run(data) as run:
-        first = run.prepare()
-    outcomes = []
-    for prepare_again in (True, False):
+    def outcome(is_ahead):
         with Run({name: np.concatenate([data[name], newcomers[name]]) for name in data}) as run:
             first, new = run.prepare(), run.prepare()
-            erase(run, first)
-            if prepare_again:
-                run.train(len(new), feeds=new)  # takes over the vacant rows
-                run.session.run(run.model.iterator.initializer)
-                outcomes.append(run.train())
-            else:
-                # Prepared while all rows lay elsewhere: hints lead to rows of other keys.
-                run.session.run(run.model.iterator.initializer)
-                stale = run.prepare()
-                run.train(len(new), feeds=new)
-                outcomes.append(run.train(feeds=stale))
-    outcomes[1].assert_same(outcomes[0])
+            run.train(feeds=first)
+            run.session.run(run.model.iterator.initializer)
+            again = run.prepare() if is_ahead else None
+            for table in run.model.tables.values():
+                assert table.native.erase(victims) > 10
+            run.train(feeds=new)  # takes over the vacant rows
+            return run.train(feeds=again)
+
+    outcome(is_ahead=True).assert_same(outcome(is_ahead=False))
 
 
 @pytest.mark.parametrize("pipeline", ["prefetch_1", "prefetch_50"])
@@ -262,16 +250,19 @@ GARBAGE = [
 def test_hints_are_where_these_tests_look_for_them():
     data = model.batches(STEPS)
     with Run(data) as run:
+        (batch,) = run.prepare(1)
+        for _, hints in parts_of(batch[run.model.plan_key]):
+            assert (hints == -1).all()
+        run.session.run(run.model.iterator.initializer)
         run.train()
         run.session.run(run.model.iterator.initializer)
         (batch,) = run.prepare(1)
         shared, own = parts_of(batch[run.model.plan_key])
         assert set(shared[0]) == set(batch["single"]) | set(batch["multi"].reshape(-1))
         assert set(own[0]) == set(batch["other"])
-        for keys, hints in (shared, own):
-            # All keys have a row, and no two the same.
+        for _, hints in (shared, own):
             assert (hints >= 0).all()
-            assert len(set(hints)) == len(keys)
+            assert len(set(hints)) > 0.8 * len(hints)
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
@@ -347,7 +338,7 @@ def test_dynamic_expansion_changes_no_bit(create):
 # TensorFlow makes its pool of threads once per process, so each number needs a process of its own. Every gradient is
 # computed elementwise: nothing but ours could depend on the number.
 THREADS_SCRIPT = """
-import sys
+import os, sys
 import model, laws_test
 import numpy as np, tensorflow as tf
 from mx_rec.core.embedding import sparse_lookup
@@ -355,22 +346,22 @@ from mx_rec.core.embedding import sparse_lookup
 v1 = tf.compat.v1
 threads, path = int(sys.argv[1]), sys.argv[2]
 config = v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
-data = model.batches(4, keys=np.random.RandomState(8).permutation(model.vocabulary(20000)), batch=8192, dim=16)
+data = model.batches(3, keys=np.random.RandomState(8).permutation(model.vocabulary(5000)), batch=4096, dim=16)
 results = {}
 for name, create in laws_test.OPTIMIZERS.items():
     with model.process(), v1.Session(config=config) as session:
-        built = model.build(data, dim=16, batch=8192, rows=10**6, initializer=v1.random_normal_initializer())
+        built = model.build(data, dim=16, batch=4096, rows=10**6, initializer=v1.random_normal_initializer())
         variables = [table.variable for table in built.tables.values()]
         loss = sum(tf.reduce_sum(e * e) for e in built.embeddings.values())
         step = create().apply_gradients(zip(tf.gradients(loss, variables), variables))
         session.run([v1.global_variables_initializer(), built.iterator.initializer])
-        for i in range(4):
+        for i in range(3):
             fetched = session.run({"step": step, **built.embeddings})
         for feature in built.embeddings:
             results[name + feature] = fetched[feature]
         for table, (keys, rows) in built.rows().items():
             results[name + table + "keys"], results[name + table] = keys, rows
-np.savez(path, **results)
+np.savez(path, threads=len(os.listdir("/proc/self/task")), **results)
 """
 
 
@@ -388,6 +379,7 @@ def test_the_number_of_threads_changes_nothing(tmp_path):
         assert result.returncode == 0, result.stdout
         with np.load(path) as archive:
             outcomes.append(dict(archive))
+    assert outcomes[0].pop("threads") < outcomes[1].pop("threads")
     assert outcomes[0].keys() == outcomes[1].keys()
     for name, one in outcomes[0].items():
         np.testing.assert_array_equal(one, outcomes[1][name], err_msg=name)
@@ -412,13 +404,14 @@ def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(create, ex
 
 def test_saving_in_the_middle_changes_no_training(tmp_path):
     data = model.batches(STEPS)
+    expected = trained(data)
 
     def save(run, step):
         if step % 6 == 3:
             run.saver.save(run.session, str(tmp_path / "model"), global_step=step)
 
     with Run(data, pipeline=PIPELINES["prefetch_50"]) as run:
-        run.train(between=save).assert_same(trained(data))
+        run.train(between=save).assert_same(expected)
 
 
 @every_optimizer
@@ -538,8 +531,6 @@ def open_table(stack, expansion):
 @settings(max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(operations=st.lists(OPERATION, min_size=5, max_size=40))
 def test_a_table_behaves_as_a_dict_of_rows(is_expanding, operations):
-    import contextlib
-
     fresh, missing = np.full(3, 0.5), np.zeros(3)
     rows, saved = {}, None
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
@@ -600,3 +591,23 @@ def test_evaluation_of_unknown_keys_reads_zeros_and_inserts_nothing(started):
         for values in session.run([embeddings, in_step]):
             np.testing.assert_array_equal(values, 0.0)
     assert table.stats()["inserted"] == 0
+
+
+@pytest.mark.xfail(
+    strict=True, reason="the commit of a training lookup inserts into every table of its insert function"
+)
+@pytest.mark.parametrize("first", ["trained", "frozen"])
+def test_a_table_that_is_only_evaluated_stays_as_it_is_beside_a_trained_one(first, started):
+    # One batch, one insert function, as with a pretrained table under a model that trains others.
+    tables = {name: model.table(name) for name in ("trained", "frozen")}
+    tables["frozen"].native.write([1], np.full((1, 1, model.DIM), 2.0))
+    batch, specs = model.one_batch({name: np.array([1, 2]) for name in tables})
+    embeddings = {}
+    for name in sorted(tables, key=lambda name: name != first):
+        embeddings[name] = sparse_lookup(tables[name], specs[name], is_train=name == "trained", batch=batch)
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        values = session.run(embeddings)
+    np.testing.assert_array_equal(values["trained"], np.full((2, model.DIM), 0.25))
+    np.testing.assert_array_equal(values["frozen"], np.array([[2.0], [0.0]]) * np.ones(model.DIM))
+    assert tables["frozen"].native.keys().tolist() == [1]

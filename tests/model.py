@@ -74,7 +74,7 @@ def table(name, initializer=None, dim=DIM, rows=1000, **options):
     return create_table(tf.int64, dim, name, initializer, device_vocabulary_size=rows, **options)
 
 
-def one_batch(features, pipeline=None, batch_size=None, **insert):
+def one_batch(features, **insert):
     """(batch tensors, specs by feature): one dataset element holding `features`, prepared in the dataset.
 
     `features` maps a name to its ids; each reads the table of its own name.

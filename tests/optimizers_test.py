@@ -5,7 +5,7 @@ half of the rows written before, the others made by training.
 """
 
 import dataclasses
-from typing import Callable, Optional, Tuple
+from typing import Callable, Optional
 
 import model
 import numpy as np
@@ -87,9 +87,9 @@ class Case:
     create: Callable  # learning rate -> our optimizer
     rate: float
     rule: Callable
-    slots: Tuple[Tuple[str, float], ...] = ()  # checkpoint name and initial value
+    slots: tuple[tuple[str, float], ...] = ()  # checkpoint name and initial value
     tensorflow: Optional[Callable] = None  # learning rate -> TensorFlow's optimizer
-    tensorflow_slots: Tuple[str, ...] = ()
+    tensorflow_slots: tuple[str, ...] = ()
 
 
 ADAM_SLOTS = (("LazyAdam_momentum", 0.0), ("LazyAdam_velocity", 0.0))
@@ -351,17 +351,22 @@ def test_lazy_adam_is_adam_where_every_batch_holds_every_key(expansion):
     assert_close(actual, train_tensorflow(reference, data))
 
 
+@pytest.mark.parametrize("by_address", [False, True], ids=["by_variable", "by_address"])
 @each(ONE_OF_EACH)
-def test_sums_the_gradients_of_a_row_over_all_lookups_of_a_step_before_the_rule(case, started):
+def test_sums_the_gradients_of_a_row_over_all_lookups_of_a_step_before_the_rule(case, by_address, started):
     table = model.table("t")
     ids = [tf.constant([7, 8, 7], tf.int64), tf.constant([[8], [9]], tf.int64)]
     factors = [np.array([1.0, 2.0, 4.0]), np.array([[8.0], [16.0]])]
     loss = sum(tf.reduce_sum(sparse_lookup(table, i) * f[..., None].astype(np.float32)) for i, f in zip(ids, factors))
-    step = case.create(case.rate).apply_gradients(zip(tf.gradients(loss, [table.variable]), [table.variable]))
+    if by_address:  # a pair for each lookup
+        pairs = zip(tf.gradients(loss, v1.get_collection(LOCAL_EMB)), v1.get_collection(ID_OFFSET))
+    else:
+        pairs = zip(tf.gradients(loss, [table.variable]), [table.variable])
+    step = case.create(case.rate).apply_gradients(pairs)
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())
-        session.run([step])
-        session.run([step])
+        session.run(step)
+        session.run(step)
     for key, g in ((7, 1.0 + 4.0), (8, 2.0 + 8.0), (9, 16.0)):
         row = np.stack([np.full(model.DIM, START), *(np.full(model.DIM, initial) for _, initial in case.slots)])
         for t in (1, 2):
@@ -461,9 +466,7 @@ def by_literal_lists(optimizer, loss, dense, sparse):
 def by_literal_tensors(optimizer, loss, dense, sparse):
     steps = [
         optimizer.apply_gradients([gradient, addresses])
-        for gradient, addresses in zip(
-            tf.gradients(loss, v1.get_collection(LOCAL_EMB)), v1.get_collection(ID_OFFSET)
-        )
+        for gradient, addresses in zip(tf.gradients(loss, v1.get_collection(LOCAL_EMB)), v1.get_collection(ID_OFFSET))
     ]
     return tf.group(*steps)
 

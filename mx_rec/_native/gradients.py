@@ -3,7 +3,7 @@
 import functools
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def register() -> None:
     """Registers the gradients, once per process."""
     import tensorflow as tf

@@ -18,7 +18,7 @@ def _path(name):
         return str(path)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def core() -> ctypes.CDLL:
     """The C interface of the core (native/capi)."""
     library = ctypes.CDLL(_path("libmxrec_core.so"))
@@ -26,7 +26,7 @@ def core() -> ctypes.CDLL:
     return library
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def ops():
     """The module of TensorFlow ops (native/tf), gradients registered."""
     import tensorflow as tf

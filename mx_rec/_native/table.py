@@ -2,7 +2,8 @@
 
 import ctypes
 import dataclasses
-from typing import List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Optional
 
 import numpy as np
 
@@ -73,16 +74,16 @@ class NativeTable:
             )
         )
 
-    def set_slots(self, slots: Sequence[Tuple[str, float]]) -> None:
+    def set_slots(self, slots: Sequence[tuple[str, float]]) -> None:
         """Makes room in every row for the optimizer's slots: (checkpoint name, initial value) each."""
         names = (ctypes.c_char_p * max(1, len(slots)))(*[name.encode() for name, _ in slots])
         values = (ctypes.c_float * max(1, len(slots)))(*[value for _, value in slots])
         check(library.core().mxrec_table_set_slots(self._encoded, ctypes.c_int32(len(slots)), names, values))
 
     @property
-    def slots(self) -> Tuple[str, ...]:
+    def slots(self) -> tuple[str, ...]:
         """Checkpoint names of the slots in a row; none before an optimizer is applied."""
-        names: List[str] = []
+        names: list[str] = []
         buffer = ctypes.create_string_buffer(512)
         while True:
             code = library.core().mxrec_table_slot_name(
@@ -112,7 +113,7 @@ class NativeTable:
             if count.value <= capacity:
                 return out[: count.value]
 
-    def read(self, keys) -> Tuple[np.ndarray, np.ndarray]:
+    def read(self, keys) -> tuple[np.ndarray, np.ndarray]:
         """(values [n, 1 + slots, dim], found [n]) of `keys`; zeros where a key has no row. Changes nothing."""
         keys = np.ascontiguousarray(keys, np.int64).reshape(-1)
         values = np.empty((keys.size, 1 + len(self.slots), self.dim), np.float32)
@@ -159,4 +160,3 @@ class NativeTable:
 def clear_all() -> None:
     """Forgets every table of the process."""
     library.core().mxrec_registry_clear()
-

@@ -13,7 +13,7 @@ import dataclasses
 
 import numpy as np
 
-USERS = 100_000
+USERS = 200_000
 ITEMS = 20_000
 SEGMENTS = 400
 CATEGORIES = 200
@@ -23,8 +23,8 @@ HISTORY = 5
 _DIM = 6  # of tastes and traits
 _STRENGTH = 1.6
 _OFFSET = -1.0  # about a third of the impressions are clicked
-_OWN = 0.15  # the part of a taste's (trait's) variance that is the user's (item's) own, not its segments' (category's)
-_CANDIDATES = 40  # popular items out of which a user's history is the best HISTORY
+_OWN = 0.1  # the part of a taste's (trait's) variance that is the user's (item's) own, not its segments' (category's)
+_CANDIDATES = 16  # popular items out of which a user's history is the best HISTORY
 _EVALUATION = -1  # as a step number: the stream of the evaluation set
 
 
@@ -34,6 +34,16 @@ class Batch:
     label: np.ndarray  # float32 [n], 1 is a click
     probability: np.ndarray  # float64 [n], the true one
     appeal: np.ndarray  # float64 [n], what of the logit does not depend on the user
+
+    @property
+    def best_auc(self) -> float:
+        """What no model can surpass, but by luck."""
+        return auc(self.label, self.probability)
+
+    @property
+    def impersonal_auc(self) -> float:
+        """Of the best ranking that is the same for all users."""
+        return auc(self.label, self.appeal)
 
 
 class Clicks:

@@ -22,8 +22,8 @@ TABLE_OF_FEATURE = {
 _TOWERS = {"user_tower": ("user", "segments", "history"), "item_tower": ("item", "category")}
 _ROWS = {
     "user_table": _clicks.USERS,
-    "segment_table": _clicks.SEGMENTS,
     "item_table": _clicks.ITEMS,
+    "segment_table": _clicks.SEGMENTS,
     "category_table": _clicks.CATEGORIES,
 }
 _DIM = 16  # of embeddings and of the towers' outputs

@@ -1,41 +1,51 @@
 """What mx_rec knows about each TensorFlow graph: its tables and the lookups built so far."""
 
 import dataclasses
-import weakref
-from typing import Dict, Tuple
 
 
 @dataclasses.dataclass
 class GraphState:
-    """Tensors are kept by name: names are unique in a graph."""
+    """Tensors are kept by `key`."""
 
-    tables: Dict[str, object] = dataclasses.field(default_factory=dict)
+    tables: dict[str, object] = dataclasses.field(default_factory=dict)
     # (plan, is_train) -> table -> (rows [U, dim], handles [U])
-    commits: Dict[Tuple[str, bool], Dict[str, tuple]] = dataclasses.field(default_factory=dict)
+    commits: dict[tuple[tuple, bool], dict[str, tuple]] = dataclasses.field(default_factory=dict)
     # (plan, is_train, feature) -> embeddings
-    expansions: Dict[Tuple[str, bool, int], object] = dataclasses.field(default_factory=dict)
+    expansions: dict[tuple[tuple, bool, int], object] = dataclasses.field(default_factory=dict)
     # handles tensor -> table
-    handles: Dict[str, object] = dataclasses.field(default_factory=dict)
-    lookup_names: Dict[str, int] = dataclasses.field(default_factory=dict)
+    handles: dict[tuple, object] = dataclasses.field(default_factory=dict)
+    lookup_names: dict[str, int] = dataclasses.field(default_factory=dict)
     wants_modification: bool = False
 
 
-_states: "weakref.WeakKeyDictionary" = weakref.WeakKeyDictionary()
+# Counts terminations: a state of an earlier count belongs to tables that are gone.
+_generation = 0
 
 
 def state(graph=None) -> GraphState:
-    """The state of `graph`, by default the default graph; inside tf.cond and the like, of the graph around it."""
+    """The state of `graph`, by default the default graph; inside tf.cond and the like, of the graph around it.
+
+    It is kept on the graph itself, so that it goes when the graph goes.
+    """
     if graph is None:
         import tensorflow as tf
 
         graph = tf.compat.v1.get_default_graph()
     while getattr(graph, "outer_graph", None) is not None:
         graph = graph.outer_graph
-    if graph not in _states:
-        _states[graph] = GraphState()
-    return _states[graph]
+    generation, found = getattr(graph, "_mx_rec_state", (None, None))
+    if generation != _generation:
+        found = GraphState()
+        graph._mx_rec_state = (_generation, found)
+    return found
+
+
+def key(tensor) -> tuple[int, str]:
+    """What tells a tensor from all others of a state: names are unique in a graph, and a branch of tf.cond is one."""
+    return id(tensor.graph), tensor.name
 
 
 def forget_all() -> None:
-    """Forgets every graph; their tables are gone."""
-    _states.clear()
+    """Forgets the state of every graph; their tables are gone."""
+    global _generation
+    _generation += 1

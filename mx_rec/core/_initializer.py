@@ -29,8 +29,8 @@ def convert(initializer, table: str, dim: int, rows: int, scale: float) -> Initi
         initializer = initializer()
     if not callable(initializer):
         raise ValueError(
-            f"table '{table}': `emb_initializer` must be a TensorFlow initializer or a callable (shape, dtype) -> values, "
-            f"got {initializer!r}"
+            f"table '{table}': `emb_initializer` must be a TensorFlow initializer or a callable (shape, dtype) -> "
+            f"values, got {initializer!r}"
         )
     settings = initializer.get_config() if _is_stock(initializer) else {}
     seed = settings.get("seed")

@@ -34,8 +34,8 @@ def _locate(table, spec, batch):
     """(insertion, place, plan tensor) for a spec."""
     if not spec.insertions:
         raise RuntimeError(
-            f"{spec} never went through an insert function: apply dataset.map(get_asc_insert_func(tgt_key_specs=[...])) "
-            "with this very spec before the lookup"
+            f"{spec} never went through an insert function: apply dataset.map(get_asc_insert_func(tgt_key_specs=[...]))"
+            " with this very spec before the lookup"
         )
     for insertion in reversed(spec.insertions):
         plan = _insertion.plan_in(batch, insertion)
@@ -49,7 +49,7 @@ def _locate(table, spec, batch):
         return insertion, insertion.find(spec), plan
     if batch is None:
         raise RuntimeError(
-            f"table '{table.table_name}', {spec}: `batch` is needed in spec mode: pass what iterator.get_next() returned"
+            f"table '{table.table_name}', {spec}: `batch` is needed: pass what iterator.get_next() returned"
         )
     raise RuntimeError(
         f"table '{table.table_name}', {spec}: `batch` does not hold what the insert function added to it "
@@ -62,9 +62,10 @@ def _search(insertion):
     import tensorflow as tf
 
     graph = tf.compat.v1.get_default_graph()
+    library_functions = {function.signature.name: function for function in graph.as_graph_def().library.function}
     functions = {
-        function.signature.name
-        for function in graph.as_graph_def().library.function
+        name
+        for name, function in library_functions.items()
         if any(node.name == insertion.op_name for node in function.node_def)
     }
     if not functions:
@@ -74,8 +75,13 @@ def _search(insertion):
         if op.type not in ("IteratorGetNext", "IteratorGetNextSync"):
             continue
         iterator = op.inputs[0].op
-        datasets = [use.inputs[0].op for use in iterator.outputs[0].consumers() if use.type == "MakeIterator"]
-        if any(_runs(dataset, functions) for dataset in datasets):
+        if iterator.type == "OneShotIterator":  # its dataset is built by a function
+            factory = library_functions[iterator.get_attr("dataset_factory").name]
+            is_source = any(node.attr["f"].func.name in functions for node in factory.node_def if "f" in node.attr)
+        else:
+            datasets = [use.inputs[0].op for use in iterator.outputs[0].consumers() if use.type == "MakeIterator"]
+            is_source = any(_runs(dataset, functions) for dataset in datasets)
+        if is_source:
             found.append(op.outputs[-1])
     return found
 
@@ -112,7 +118,7 @@ def _commit(plan, plan_tables, table, is_train):
     import tensorflow as tf
 
     state = _graph.state()
-    commit = state.commits.setdefault((plan.name, is_train), {})
+    commit = state.commits.setdefault((_graph.key(plan), is_train), {})
     if table.table_name not in commit:
         names = [name for name in plan_tables if name in state.tables and name not in commit]
         tables = [state.tables[name] for name in names]
@@ -129,7 +135,7 @@ def _commit(plan, plan_tables, table, is_train):
             )
         made = {name: (rows[i], handles[i]) for i, name in enumerate(names)}
         for name, pair in made.items():
-            state.handles[pair[1].name] = state.tables[name]
+            state.handles[_graph.key(pair[1])] = state.tables[name]
         if not _is_top_level(plan.graph):
             return made[table.table_name]  # tensors made inside a branch cannot serve lookups outside it
         commit.update(made)
@@ -150,7 +156,7 @@ def _collect(rows, handles):
 
 def _expand(plan, rows, handles, feature, table, ids_shape, is_train):
     state = _graph.state()
-    key = (plan.name, is_train, feature)
+    key = (_graph.key(plan), is_train, feature)
     embeddings = state.expansions.get(key)
     if embeddings is None:
         embeddings = library.ops().mxrec_expand(
@@ -172,5 +178,4 @@ def _is_top_level(graph):
     import tensorflow as tf
 
     current = tf.compat.v1.get_default_graph()
-    return current is graph and current._get_control_flow_context() is None  # noqa: SLF001 (no public equivalent)
-
+    return current is graph and current._get_control_flow_context() is None

@@ -1,7 +1,6 @@
 """BaseSparseEmbedding: a table as one graph sees it."""
 
 import dataclasses
-from typing import Tuple
 
 from mx_rec import _config
 from mx_rec._native.table import NativeTable
@@ -22,7 +21,7 @@ class TableOptions:
     is_dp: bool
     init_param: float
     all2all_gradients_op: str
-    padding_keys: Tuple[int, ...]
+    padding_keys: tuple[int, ...]
     unlimited: bool
 
     @property
@@ -60,7 +59,7 @@ class BaseSparseEmbedding:
                 dtype=tf.float32,
                 collections=[v1.GraphKeys.GLOBAL_VARIABLES, _config.process.hashtable_collection],
             )
-        self.variable._mx_rec_table = self  # noqa: SLF001 (ours; how optimizers and the saver know an anchor)
+        self.variable._mx_rec_table = self
 
     def check_same(self, options: TableOptions) -> None:
         """ValueError unless `options` are the ones the table was made with."""

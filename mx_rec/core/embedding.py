@@ -134,7 +134,7 @@ def sparse_lookup(
     Args:
         hashtable: a table of `create_table`.
         ids: a FeatureSpec whose batch went through `get_asc_insert_func`; a list of them (a list of one gives a tensor,
-            a longer one a list of tensors in that order); or an int32 or int64 Tensor of any rank, looked up in the step.
+            a longer one a list of tensors in that order); or an int32 or int64 Tensor, looked up in the step.
         send_count: needed with `init(use_dynamic=False)`; an int from 1.
         is_train: True inserts unknown ids; False reads zeros for them and changes nothing.
         name: 1 to 255 characters; names the ops.
@@ -195,7 +195,9 @@ def _check_name(name):
     if not re.fullmatch(r"[0-9A-Za-z_.]+", name):
         raise ValueError(f"`name` of a table may hold letters, digits, '_' and '.', got {name!r}")
     if set(name) == {"."}:
-        raise ValueError(f"`name` of a table must not consist of dots, got {name!r}: it names a directory in checkpoints")
+        raise ValueError(
+            f"`name` of a table must not consist of dots, got {name!r}: it names a directory in checkpoints"
+        )
     if name.startswith("mergeable_table"):
         raise ValueError(f"`name` of a table must not start with 'mergeable_table', got {name!r}")
 
@@ -244,7 +246,7 @@ def _padding_keys(table, keys, mask, length, is_dp):
     _check.integer("padding_keys_len", length, 1, _check.MAX_INT32)
     if is_dp:
         raise RuntimeError(f"table '{table}': `padding_keys` cannot be combined with `is_dp=True`")
-    return tuple(sorted(set(int(key) for key in keys)))
+    return tuple(sorted({int(key) for key in keys}))
 
 
 def _spec_list(ids):
@@ -302,7 +304,9 @@ def _check_access_config(table, config):
             raise ValueError(f"`access_and_evict_config` may hold {', '.join(known)}, got {key!r}")
         if value is not None:
             _check.integer(key, value, known[key], _check.MAX_INT32)
-    logger.warning("table '%s': `access_and_evict_config` is checked but has no effect in this version", table.table_name)
+    logger.warning(
+        "table '%s': `access_and_evict_config` is checked but has no effect in this version", table.table_name
+    )
 
 
 def _scope(table, name):
@@ -313,5 +317,3 @@ def _scope(table, name):
         state.lookup_names[table.table_name] = number + 1
         name = f"sparse_lookup_{number}"
     return re.sub(r"^[^A-Za-z0-9.]|[^A-Za-z0-9_.\-/]", "_", f"{table.table_name}/{name}").lstrip("_") or "lookup"
-
-

@@ -1,4 +1,4 @@
-"""Graph modification, as far as this version has it: FeatureSpec mode needs none, Tensor ids are looked up in the step."""
+"""Graph modification. In this version: the hook that FeatureSpec mode uses, and errors that say what to do instead."""
 
 import tensorflow as tf
 
@@ -6,8 +6,8 @@ from mx_rec import _check
 from mx_rec.core.asc.manager import start_asc_pipeline
 
 _MISSING = (
-    "automatic graph modification is not available in this version: look ids up with modify_graph=False (a Tensor is then "
-    "looked up in the step, a FeatureSpec in the dataset) and call start_asc_pipeline()"
+    "automatic graph modification is not available in this version: look ids up with modify_graph=False (a Tensor is "
+    "then looked up in the step, a FeatureSpec in the dataset) and call start_asc_pipeline()"
 )
 
 

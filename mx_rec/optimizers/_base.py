@@ -38,11 +38,13 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer):
     def apply_gradients(self, grads_and_vars, global_step=None, name=None):
         """An op that updates the rows, and then `global_step` if given. Pairs without a gradient are passed over."""
         _config.current()
-        targets = [self._target(gradient, variable) for gradient, variable in _pairs(grads_and_vars) if gradient is not None]
+        targets = [
+            self._target(gradient, variable) for gradient, variable in _pairs(grads_and_vars) if gradient is not None
+        ]
         if not targets:
             raise ValueError(
-                f"{self.get_name()}: no gradient for any table. Does the loss depend on a lookup with is_train=True and "
-                "is_grad=True?"
+                f"{self.get_name()}: no gradient for any table. Does the loss depend on a lookup with is_train=True "
+                "and is_grad=True?"
             )
         with tf.name_scope(name or self.get_name()):
             hyper = tf.stack([tf.cast(number, tf.float32) for number in self._hyper()])
@@ -80,9 +82,9 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer):
             return table, gradient.indices, gradient.values
         if isinstance(variable, tf.Variable) or not tf.is_tensor(variable):
             raise ValueError(
-                f"{self.get_name()} updates tables only, got {variable!r}; use a TensorFlow optimizer for dense variables"
+                f"{self.get_name()} updates tables only, got {variable!r}; dense variables need a TensorFlow optimizer"
             )
-        table = _graph.state(variable.graph).handles.get(variable.name)
+        table = _graph.state(variable.graph).handles.get(_graph.key(variable))
         if table is None:
             raise KeyError(
                 f"{variable.name} does not hold row addresses; take them from the collection "
@@ -90,7 +92,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer):
             )
         if isinstance(gradient, tf.IndexedSlices):
             raise RuntimeError(
-                f"{self.get_name()}: the gradient of the rows at {variable.name} must be a dense Tensor, got IndexedSlices"
+                f"{self.get_name()}: the gradient of the rows at {variable.name} must be a Tensor, got IndexedSlices"
             )
         return table, variable, gradient
 

@@ -1,6 +1,6 @@
 """Adagrad.
 
-    acc <- acc + g^2;  w <- w - lr g / sqrt(acc)
+acc <- acc + g^2;  w <- w - lr g / sqrt(acc)
 """
 
 from mx_rec import _check

@@ -1,8 +1,8 @@
 """FTRL-Proximal, as TensorFlow's FtrlOptimizer computes it.
 
-    n' = n + g^2;  sigma = (n'^-p - n^-p) / lr  with p = learning_rate_power
-    z <- z + (g + 2 l2_shrinkage w) - sigma w
-    w <- (sign(z) l1 - z) / (n'^-p / lr + 2 l2)  if |z| > l1, else 0
+n' = n + g^2;  sigma = (n'^-p - n^-p) / lr  with p = learning_rate_power
+z <- z + (g + 2 l2_shrinkage w) - sigma w
+w <- (sign(z) l1 - z) / (n'^-p / lr + 2 l2)  if |z| > l1, else 0
 """
 
 from mx_rec import _check

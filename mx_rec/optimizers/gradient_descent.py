@@ -1,6 +1,6 @@
 """Stochastic gradient descent with optional weight decay on the touched rows.
 
-    w <- w - lr (g + weight_decay w)
+w <- w - lr (g + weight_decay w)
 """
 
 from mx_rec import _check

@@ -1,6 +1,6 @@
 """Momentum, as TensorFlow's MomentumOptimizer computes it, on the touched rows.
 
-    a <- momentum a + g;  w <- w - lr a,  or with Nesterov  w <- w - lr (g + momentum a)
+a <- momentum a + g;  w <- w - lr a,  or with Nesterov  w <- w - lr (g + momentum a)
 """
 
 from mx_rec import _check

@@ -713,6 +713,22 @@ def test_death_at_any_instant_leaves_a_whole_checkpoint(tmp_path, monkeypatch, s
     assert values[0] == 1.0 and values[-1] == 2.0
 
 
+def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    living = os.getppid()
+    hidden = [
+        f".sparse-model-{step}.{kind}-{pid}" for step in (1, 2) for kind in ("tmp", "old") for pid in (dead.pid, living)
+    ]
+    for name in hidden:
+        os.makedirs(tmp_path / name / "user")
+    model = Model()
+    model.saver().save(model.session, str(tmp_path / "model"), global_step=1)
+    # A temporary directory of another checkpoint may belong to a process on another machine.
+    stay = [name for name in hidden if name.endswith(f"-{living}")] + [f".sparse-model-2.tmp-{dead.pid}"]
+    assert sparse_names(tmp_path) == sorted([*stay, "sparse-model-1"])
+
+
 DEATHS = ["tables", "dense", "renamed"]
 
 

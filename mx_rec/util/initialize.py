@@ -35,7 +35,16 @@ __all__ = [
 # Keywords of older versions of the API and what became of them.
 _OLD_NAMES = {"train_interval": "train_steps"}
 _OLD_FLAGS = ("use_dynamic", "use_dynamic_expansion", "if_load")
-_IGNORED = {"rank_id", "rank_size", "prefetch_batch_number", "use_hot", "use_mpi", "use_shm_swap", "use_faae", "iterations_per_loop"}
+_IGNORED = {
+    "rank_id",
+    "rank_size",
+    "prefetch_batch_number",
+    "use_hot",
+    "use_mpi",
+    "use_shm_swap",
+    "use_faae",
+    "iterations_per_loop",
+}
 
 
 def init(*args, **kwargs) -> None:
@@ -47,7 +56,7 @@ def init(*args, **kwargs) -> None:
     if len(args) > 1:
         raise ValueError(f"`init` takes keywords (at most one positional argument, the old `use_mpi`), got {args!r}")
     if process.config is not None:
-        raise EnvironmentError(
+        raise OSError(
             "mx_rec is already initialized in this process; call terminate_config_initializer() before init() again"
         )
     _config.check_environment()
@@ -65,7 +74,7 @@ def init(*args, **kwargs) -> None:
             logger.warning("init: `use_shm_swap` is deprecated and has no effect")
     config = _config.Config(**settings)
     if _config.rank_size() > 1:
-        raise EnvironmentError(
+        raise OSError(
             f"mx_rec was started as rank {_config.rank_id()} of {_config.rank_size()}, but this version trains on one "
             "rank only; start the script without mpirun"
         )

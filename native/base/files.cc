@@ -17,8 +17,7 @@ namespace {
 constexpr size_t kMaxWrite = size_t{1} << 30;
 
 Status Failure(const std::string& what, const std::string& path, int error) {
-  const std::string message = "cannot " + what + " '" + path + "': " + strerror(error);
-  return error == ENOENT ? Status::NotFound(message) : Status::IoError(message);
+  return Status::IoError("cannot " + what + " '" + path + "': " + strerror(error));
 }
 
 class PosixWritableFile : public WritableFile {
@@ -79,7 +78,11 @@ class PosixEnv : public Env {
 
   Status Map(const std::string& path, std::unique_ptr<FileView>* view) override {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return Failure("open", path, errno);
+    if (fd < 0) {
+      const int error = errno;
+      const Status failure = Failure("open", path, error);
+      return error == ENOENT ? Status::NotFound(failure.message()) : failure;
+    }
     Status status;
     struct stat facts;
     if (fstat(fd, &facts) != 0) {

@@ -1,8 +1,8 @@
 // Env: the files of the machine, as far as the core touches them. Tests put their own in place to fail at a chosen
 // operation.
 //
-// Errors name the path and what the operating system said. A path that does not exist is NotFound, everything else
-// IoError. Thread rule: an Env may be shared; a file belongs to one thread at a time.
+// Errors are IoError and name the path and what the operating system said. Thread rule: an Env may be shared; a file
+// belongs to one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -46,6 +46,7 @@ class Env {
 
   // A new file, mode 0640; one that exists is emptied.
   virtual Status Create(const std::string& path, std::unique_ptr<WritableFile>* file) = 0;
+  // NotFound if there is no such file.
   virtual Status Map(const std::string& path, std::unique_ptr<FileView>* view) = 0;
   // Mode 0750. One that exists is an error.
   virtual Status MakeDirectory(const std::string& path) = 0;

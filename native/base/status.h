@@ -42,9 +42,9 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-#define MXREC_RETURN_IF_ERROR(expr)             \
-  do {                                          \
-    ::mxrec::Status mxrec_status_ = (expr);     \
+#define MXREC_RETURN_IF_ERROR(expr)                \
+  do {                                             \
+    ::mxrec::Status mxrec_status_ = (expr);        \
     if (!mxrec_status_.ok()) return mxrec_status_; \
   } while (0)
 

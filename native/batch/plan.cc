@@ -104,7 +104,8 @@ Status Plan::CheckTable(int64_t t, const std::string& name, int64_t shards) cons
   if (tables_[t].shards != shards) {
     return Status::InvalidArgument("table '" + name + "': the batch was prepared for " +
                                    std::to_string(tables_[t].shards) + " shards, the table has " +
-                                   std::to_string(shards) + "; a cached dataset must be rebuilt when a table's size changes");
+                                   std::to_string(shards) +
+                                   "; a cached dataset must be rebuilt when a table's size changes");
   }
   return Status();
 }

@@ -105,7 +105,8 @@ testing::AssertionResult ErrorOrInside(const Words& words) {
   Plan plan;
   const Status status = Plan::Parse(block.get(), size, &plan);
   if (!status.ok()) {
-    if (status.code() == Status::Code::kInvalidArgument && !status.message().empty()) return testing::AssertionSuccess();
+    if (status.code() == Status::Code::kInvalidArgument && !status.message().empty())
+      return testing::AssertionSuccess();
     return testing::AssertionFailure() << "wrong error: " << status.message();
   }
   if (Walk(plan, block.get(), size)) return testing::AssertionSuccess();

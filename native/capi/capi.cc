@@ -50,8 +50,8 @@ int mxrec_table_create(const char* name, int32_t dim, int64_t max_rows, int32_t 
   config.dim = dim;
   config.max_rows = max_rows;
   if (kind < 0 || kind > static_cast<int32_t>(mxrec::InitializerSpec::Kind::kPool)) {
-    return Report(Status::InvalidArgument("table '" + config.name + "': unknown initializer kind " +
-                                          std::to_string(kind)));
+    return Report(
+        Status::InvalidArgument("table '" + config.name + "': unknown initializer kind " + std::to_string(kind)));
   }
   config.initializer.kind = static_cast<mxrec::InitializerSpec::Kind>(kind);
   config.initializer.a = a;

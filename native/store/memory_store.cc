@@ -57,7 +57,6 @@ void MemoryStore::Free(int shard, uint32_t row) {
 }
 
 Status MemoryStore::MapSlab(uint32_t slab) {
-  if (rows_ == nullptr || keys_ == nullptr) return Status::ResourceExhausted("no address space left for a table");
   if (rows_[slab].load(std::memory_order_acquire) != nullptr) return Status();
   std::lock_guard<std::mutex> lock(slabs_mutex_);
   if (rows_[slab].load(std::memory_order_relaxed) != nullptr) return Status();

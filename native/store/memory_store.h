@@ -44,6 +44,9 @@ class MemoryStore {
 
   MemoryStore(RowLayout layout, int shards);
 
+  // False if the system refused the memory of the directories; then nothing else may be called.
+  bool usable() const { return rows_ != nullptr && keys_ != nullptr; }
+
   const RowLayout& layout() const { return layout_; }
 
   // A row for `shard`, its content unspecified, its key set to `key`.
@@ -90,9 +93,9 @@ class MemoryStore {
 
  private:
   struct Shard {
-    std::vector<uint32_t> runs;  // first row of each run, in order of acquisition
-    uint32_t used = kRun;        // rows handed out of the last run
-    std::vector<uint32_t> free;  // a stack
+    std::vector<uint32_t> runs;      // first row of each run, in order of acquisition
+    uint32_t used = kRun;            // rows handed out of the last run
+    std::vector<uint32_t> free;      // a stack
     int64_t row_of_vacant_key = -1;  // the live row whose true key is kVacant, if there is one
   };
 

@@ -72,8 +72,8 @@ Status KeyIndex::Reserve(int64_t n, const MemoryStore& store) {
   while (static_cast<int64_t>(chunks * kPlaces * max_fill_) < size_ + n) chunks *= 2;
   Pages pages(chunks * sizeof(Chunk), chunks * sizeof(Chunk) >= (size_t{4} << 20));
   if (pages.data() == nullptr) {
-    return Status::ResourceExhausted("out of memory: cannot grow a key index to " +
-                                     std::to_string(chunks * kPlaces) + " places");
+    return Status::ResourceExhausted("out of memory: cannot grow a key index to " + std::to_string(chunks * kPlaces) +
+                                     " places");
   }
   Pages old_pages = std::move(pages_);
   const Chunk* old = chunks_;

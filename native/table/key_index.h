@@ -9,8 +9,9 @@
 //             at 255 and then never falls again).
 //
 // The keys themselves are not here but in the row store's key column: emptiness is a tag, so every int64 is a legal
-// key, and a place costs 5.3 bytes instead of 13. A tag match is a guess (wrong about once in 20 searches); Find
-// confirms it with the key column, Hint leaves that to whoever uses the hint.
+// key, and a place costs 5.3 bytes instead of 13. A tag match is a guess (wrong about once in 20 searches, more
+// often after much erasing at a high fill); Find confirms it with the key column, Hint leaves that to whoever uses the
+// hint.
 //
 // Growth doubles one shard's chunks, so no pause is longer than one shard's rehash, and each shard of a table doubles
 // at another fill (between 43 % and 86 %), so they do not all pause in the same step.

@@ -47,7 +47,9 @@ Status Table::Create(const TableConfig& config, std::shared_ptr<Table>* table) {
   }
   const Status checked = Initializer::Check(config.initializer, config.dim);
   if (!checked.ok()) return Status::InvalidArgument(who + checked.message());
-  table->reset(new Table(config, ChooseShardBits(config.max_rows)));
+  std::shared_ptr<Table> made(new Table(config, ChooseShardBits(config.max_rows)));
+  if (!made->store_.usable()) return Status::ResourceExhausted(who + "no address space left for its rows");
+  *table = std::move(made);
   return Status();
 }
 
@@ -86,7 +88,13 @@ int64_t Table::Resolve(int shard, const int64_t* keys, const int64_t* hints, int
   std::shared_lock<std::shared_mutex> lock(s.mutex);
   int64_t missing = 0;
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n && usable(hints[i + kAhead])) store_.PrefetchKey(static_cast<uint32_t>(hints[i + kAhead]));
+    if (i + kAhead < n) {
+      if (usable(hints[i + kAhead])) {
+        store_.PrefetchKey(static_cast<uint32_t>(hints[i + kAhead]));
+      } else {
+        s.index.Prefetch(HashKey(keys[i + kAhead]));
+      }
+    }
     const int64_t key = keys[i];
     int64_t row = hints[i];
     // The row's own key decides. kVacant is the one key a vacant row shows too; it takes the index's word.
@@ -133,11 +141,13 @@ Status Table::NewRow(int shard, uint64_t hash, int64_t key, uint32_t* row) {
 Status Table::Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles, int64_t* inserted) {
   Shard& s = shards_[shard];
   const int64_t wanted = std::count(handles, handles + n, kNoRow);
+  if (wanted == 0) return Status();
   std::unique_lock<std::shared_mutex> lock(s.mutex);
   MXREC_RETURN_IF_ERROR(s.index.Reserve(wanted, store_));
   int64_t made = 0;
   Status status;
   for (int64_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) s.index.Prefetch(HashKey(keys[i + kAhead]));
     if (handles[i] != kNoRow) continue;
     const uint64_t hash = HashKey(keys[i]);
     int64_t row = s.index.Find(hash, keys[i], store_);  // another thread may have inserted it since Resolve
@@ -185,7 +195,8 @@ void Table::Update(const Rule& rule, const float* hyper, const int64_t* handles,
 Status Table::CheckHandles(const int64_t* handles, int64_t n) const {
   for (int64_t i = 0; i < n; ++i) {
     const int64_t row = handles[i] & ~kFrozen;
-    if (handles[i] == kNoRow || (row >= 0 && row <= UINT32_MAX && store_.Contains(static_cast<uint32_t>(row)))) continue;
+    if (handles[i] == kNoRow || (row >= 0 && row <= UINT32_MAX && store_.Contains(static_cast<uint32_t>(row))))
+      continue;
     return Status::InvalidArgument("table '" + config_.name + "': " + std::to_string(handles[i]) +
                                    " is not the address of a row; take addresses from the collection "
                                    "ASCEND_SPARSE_LOOKUP_ID_OFFSET in the same step");
@@ -266,7 +277,13 @@ Status Table::InsertShard(int shard, const int64_t* keys, const float* const* co
   std::unique_lock<std::shared_mutex> lock(s.mutex);
   MXREC_RETURN_IF_ERROR(s.index.Reserve(n, store_));
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) s.index.Prefetch(HashKey(keys[order[i + kAhead]]));
+    if (i + kAhead < n) {
+      const int64_t next = order[i + kAhead];
+      s.index.Prefetch(HashKey(keys[next]));
+      for (size_t p = 0; p <= layout.slots().size(); ++p) {
+        if (columns[p] != nullptr) __builtin_prefetch(columns[p] + next * dim);
+      }
+    }
     const int64_t from = order[i], key = keys[from];
     const uint64_t hash = HashKey(key);
     if (s.index.Find(hash, key, store_) != KeyIndex::kNone) {

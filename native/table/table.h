@@ -93,7 +93,8 @@ class Table {
   // Copies `key`'s embedding and slots to out[dim * (1 + slots)]; zeros and false if it has no row.
   bool Read(int64_t key, float* out) const;
 
-  // Removes the keys that are present; returns how many.
+  // Removes the keys that are present; returns how many. REQUIRES: no running step uses these keys: their rows may be
+  // given to other keys at once.
   int64_t Erase(const int64_t* keys, int64_t n);
 
   // Removes everything and gives the memory back. REQUIRES: no step is running.

@@ -55,11 +55,11 @@ class UpdateOp : public OpKernel {
                 absl::InvalidArgumentError("rule '" + std::string(rule_->name) + "' takes " +
                                            std::to_string(rule_->hyper.size()) + " numbers, got " +
                                            std::to_string(hyper.size())));
-    OP_REQUIRES(c, rule_->slots == static_cast<int>(table->layout().slots().size()),
-                absl::FailedPreconditionError("table '" + table_ + "' keeps " +
-                                              std::to_string(table->layout().slots().size()) +
-                                              " optimizer slots, rule '" + rule_->name + "' needs " +
-                                              std::to_string(rule_->slots) + ": rebuild the graph"));
+    OP_REQUIRES(
+        c, rule_->slots == static_cast<int>(table->layout().slots().size()),
+        absl::FailedPreconditionError("table '" + table_ + "' keeps " + std::to_string(table->layout().slots().size()) +
+                                      " optimizer slots, rule '" + rule_->name + "' needs " +
+                                      std::to_string(rule_->slots) + ": rebuild the graph"));
     OP_REQUIRES_OK(c, ToTensorFlow(table->CheckHandles(handles.data(), n)));
     const PoolFor pool(c);
     const float* gradients = gradient.flat<float>().data();

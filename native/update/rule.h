@@ -14,9 +14,9 @@
 namespace mxrec {
 
 struct Rule {
-  const char* name;                         // "lazy_adam"
-  std::vector<const char*> hyper;           // names of the per-step numbers, in the order Apply expects
-  int slots;                                // how many slots it keeps in a row
+  const char* name;                // "lazy_adam"
+  std::vector<const char*> hyper;  // names of the per-step numbers, in the order Apply expects
+  int slots;                       // how many slots it keeps in a row
   // Updates one row in place: row = [w | slot 0 | slot 1 ...], each `dim` floats.
   void (*apply)(float* row, const float* gradient, int64_t dim, const float* hyper);
 };

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-from typing import Dict, List, Tuple
 
 _counter = itertools.count()
 
@@ -21,9 +20,9 @@ class Insertion:
     """One traced insert function: its plan's layout and where the plan is in the batch."""
 
     plan_key: object  # key in a dict batch; None: the last element of a tuple batch
-    tables: Tuple[str, ...]
-    features: Dict[int, Feature]  # by id() of the spec; `specs` keeps them alive
-    specs: List[object]
+    tables: tuple[str, ...]
+    features: dict[int, Feature]  # by id() of the spec; `specs` keeps them alive
+    specs: list[object]
     is_training: bool
     number: int = dataclasses.field(default_factory=lambda: next(_counter))
 

@@ -48,7 +48,7 @@ def _specs(tgt_key_specs, args_index_list, table_names):
         _check.instance("tgt_key_specs", spec, FeatureSpec, "a FeatureSpec or a list of FeatureSpecs")
     timestamps = [spec for spec in specs if spec.is_timestamp]
     if len(timestamps) > 1:
-        raise EnvironmentError(f"a batch has one timestamp, got {len(timestamps)}: {timestamps}")
+        raise OSError(f"a batch has one timestamp, got {len(timestamps)}: {timestamps}")
     if not [spec for spec in specs if not spec.is_timestamp]:
         raise ValueError("`tgt_key_specs` holds only a timestamp; add the FeatureSpecs of the batch")
     return specs
@@ -70,9 +70,7 @@ def _prepare(args, specs, is_training, dump_graph):
             logger.warning("%s: the batch has no key %r; the feature is skipped", spec, spec.index_key)
             continue
         if found.dtype not in (tf.int64, tf.int32):
-            raise ValueError(
-                f"{spec}: ids must be int64 or int32, got {found.dtype.name}; cast or hash them before the insert function"
-            )
+            raise ValueError(f"{spec}: ids must be int64 or int32, got {found.dtype.name}; cast or hash them first")
         if spec.table_name not in tables:
             tables.append(spec.table_name)
         features[id(spec)] = Feature(len(ids), tables.index(spec.table_name), found.shape)
@@ -80,7 +78,8 @@ def _prepare(args, specs, is_training, dump_graph):
         present.append(spec)
     if not ids:
         raise ValueError(f"the batch holds none of the features {specs}; its structure is {_describe(batch)}")
-    # The key sorts after all others, so that the plan is the last tensor of the flattened batch (core/_lookup.py relies on it).
+    # The key sorts after all others, so that the plan is the last tensor of the flattened batch; core/_lookup.py relies
+    # on it.
     plan_key = f"{sorted(map(str, batch))[-1]}_read_emb_key" if isinstance(batch, dict) else None
     insertion = Insertion(plan_key, tuple(tables), features, present, is_training)
     plan = library.ops().mxrec_prepare(
@@ -107,7 +106,9 @@ def _tensor(batch, spec):
     if isinstance(key, str):
         matches = list(_named(batch, key))
         if len(matches) > 1:
-            raise ValueError(f"{spec}: the nested batch holds {len(matches)} entries named {key!r}; give them other names")
+            raise ValueError(
+                f"{spec}: the nested batch holds {len(matches)} entries named {key!r}; give them other names"
+            )
         if not matches:
             return None
         value = matches[0]

@@ -1,0 +1,120 @@
+"""What the demo tells while it runs: lines, a progress bar, TensorBoard logs, the summary at the end."""
+
+import importlib.util
+import os
+import shlex
+import sys
+import time
+
+import tensorflow as tf
+from tqdm import tqdm
+
+_LOG_EVERY = 10  # steps between points of the loss curve
+_REFRESH = 0.5  # seconds between updates of the bar's numbers
+_BAR = "{percentage:3.0f}%|{bar:10}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]{postfix}"
+
+
+def say(text="") -> None:
+    """Prints a line above the bar, at once also where the output is a file or a pipe."""
+    tqdm.write(text, file=sys.stdout)
+    sys.stdout.flush()
+
+
+def tensorboard_command(logs) -> str:
+    """The shell command that shows the logs."""
+    program = os.path.join(os.path.dirname(sys.executable), "tensorboard")
+    if os.path.exists(program):
+        command = [program.removeprefix(os.getcwd() + os.sep)]
+    else:
+        command = [sys.executable, "-m", "tensorboard.main"]
+    command = shlex.join([*command, "--logdir", logs])
+    return command if importlib.util.find_spec("tensorboard") else f"pip install tensorboard && {command}"
+
+
+class Report:
+    """The progress of training from step `first` to step `last`.
+
+    A step's time is that since the last one or since start_clock(), whichever is later: the samples per second leave
+    out evaluations and saves, and nothing else.
+    """
+
+    def __init__(self, tables, logs, first, last, batch_size):
+        self._tables = tables
+        self._batch_size = batch_size
+        self._writer = tf.compat.v1.summary.FileWriter(logs)
+        # What a killed run logged after its last checkpoint will be logged again; this has TensorBoard drop the old.
+        start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
+        self._writer.add_session_log(start, global_step=first + 1)
+        # Without a terminal there is no bar, only the lines of the evaluations.
+        self._bar = tqdm(initial=first, total=last, disable=None, dynamic_ncols=True, leave=False, bar_format=_BAR)
+        self.steps, self._seconds = 0, 0.0  # of training, in this process
+        self._clock = None  # when the step under way began
+        self._window = (0, 0.0)  # steps and seconds at the last line
+        self._losses = []  # since the last line
+        self._refreshed = 0.0
+
+    def start_clock(self) -> None:
+        self._clock = time.monotonic()
+
+    def step(self, step, loss) -> None:
+        """Step number `step`, from 1, has been trained."""
+        now = time.monotonic()
+        self._seconds += now - self._clock
+        self._clock = now
+        self.steps += 1
+        self._losses.append(loss)
+        if step % _LOG_EVERY == 0:
+            self._log(step, loss=loss)
+        self._bar.update()
+        if not self._bar.disable and now - self._refreshed > _REFRESH:
+            self._refreshed = now
+            rows = " ".join(f"{name.replace('_table', '')} {_brief(t.size())}" for name, t in self._tables.items())
+            speed = f"{_brief(self.samples_per_second())} samples/s"
+            self._bar.set_postfix_str(f"loss {loss:.3f}, {speed}, rows: {rows}", refresh=False)
+
+    def evaluation(self, step, auc) -> None:
+        """The model after `step` steps reached `auc`."""
+        points = {"auc": auc}
+        text = f"step {step:>6,}   AUC {auc:.4f}"
+        if self._losses:
+            steps, seconds = self._window
+            rate = (self.steps - steps) * self._batch_size / (self._seconds - seconds)
+            loss = sum(self._losses) / len(self._losses)
+            rows = sum(table.size() for table in self._tables.values())
+            text += f"   loss {loss:.4f}   {rate:>9,.0f} samples/s   {rows:>9,} rows"
+            points["samples_per_second"] = rate
+            self._window, self._losses = (self.steps, self._seconds), []
+        for name, table in self._tables.items():
+            stats = table.stats()
+            points[f"table_rows/{name}"], points[f"table_bytes/{name}"] = stats["rows"], stats["bytes"]
+        self._log(step, **points)
+        self._writer.flush()
+        say(text)
+
+    def samples_per_second(self) -> float:
+        """Mean since the start of this process; 0 if it trained nothing."""
+        return self.steps * self._batch_size / self._seconds if self.steps else 0.0
+
+    def summary(self, facts) -> str:
+        """The tables, then the pairs of `facts`, in columns."""
+        lines = [f"{'table':<16}{'rows':>10}{'dim':>6}{'memory':>12}"]
+        all_rows = all_bytes = 0
+        for name, table in self._tables.items():
+            rows, size = table.stats()["rows"], table.stats()["bytes"]
+            all_rows, all_bytes = all_rows + rows, all_bytes + size
+            lines.append(f"{name:<16}{rows:>10,}{table.embedding_size:>6}{size / 1e6:>9.1f} MB")
+        lines.append(f"{'all tables':<16}{all_rows:>10,}{'':>6}{all_bytes / 1e6:>9.1f} MB")
+        width = max(map(len, facts)) + 3
+        return "\n".join([*lines, "", *(f"{name:<{width}}{value}" for name, value in facts.items())])
+
+    def close(self) -> None:
+        self._bar.close()
+        self._writer.close()
+
+    def _log(self, step, **points):
+        values = [tf.compat.v1.Summary.Value(tag=tag, simple_value=value) for tag, value in points.items()]
+        self._writer.add_summary(tf.compat.v1.Summary(value=values), global_step=step)
+
+
+def _brief(number):
+    return f"{number / 1e3:.0f}k" if number >= 10_000 else f"{number:.0f}"

@@ -1,0 +1,79 @@
+"""The directory of a demo run, and what of an earlier run is in it.
+
+DIR/demo.json                   what the run was started with
+DIR/checkpoint, DIR/model-<n>.* TensorFlow's part of the checkpoints
+DIR/sparse-model-<n>/           the tables' part
+DIR/tensorboard/                event files
+"""
+
+import dataclasses
+import glob
+import json
+import os
+import re
+import shutil
+
+# What a run writes; --fresh removes this and nothing else, as DIR may be any directory.
+_WRITTEN = ("demo.json", "checkpoint", "model-[0-9]*", "sparse-model-[0-9]*", ".sparse-model-[0-9]*", "tensorboard")
+_FIXED = ("seed", "batch_size")  # a run resumed with others would train on other data
+
+
+class UnusableError(Exception):
+    """The directory cannot be used as asked; the message says why and what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunDirectory:
+    path: str
+
+    @property
+    def prefix(self) -> str:
+        """Of checkpoints, for Saver.save."""
+        return os.path.join(self.path, "model")
+
+    @property
+    def logs(self) -> str:
+        return os.path.join(self.path, "tensorboard")
+
+
+def open_run(options) -> RunDirectory:
+    """Makes the directory ready: emptied of the last run if `options.fresh`, else checked against it."""
+    path = options.dir
+    settings = {name: getattr(options, name) for name in _FIXED}
+    try:
+        os.makedirs(path, exist_ok=True)
+        if options.fresh:
+            _remove_run(path)
+        known = _read(os.path.join(path, "demo.json"))
+        if known is None:
+            with open(os.path.join(path, "demo.json"), "w", encoding="utf-8") as file:
+                json.dump(settings, file)
+    except OSError as error:
+        raise UnusableError(f"directory '{path}' cannot be used: {error.strerror}; give another --dir") from error
+    if known not in (None, settings):
+        had = " ".join(f"--{name.replace('_', '-')} {known.get(name)}" for name in _FIXED)
+        raise UnusableError(f"the run in '{path}' was started with {had}: give the same, another --dir, or --fresh")
+    return RunDirectory(path)
+
+
+def step_of(checkpoint) -> int:
+    """The step that a checkpoint's path ends in."""
+    return int(re.search(r"-(\d+)$", checkpoint).group(1))
+
+
+def _remove_run(path):
+    for pattern in _WRITTEN:
+        for found in glob.glob(os.path.join(glob.escape(path), pattern)):
+            if os.path.isdir(found) and not os.path.islink(found):
+                shutil.rmtree(found)
+            else:
+                os.remove(found)
+
+
+def _read(path):
+    """The settings, or None if there are none or a crash left half of them."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (FileNotFoundError, ValueError):
+        return None
