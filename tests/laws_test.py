@@ -593,9 +593,6 @@ def test_evaluation_of_unknown_keys_reads_zeros_and_inserts_nothing(started):
     assert table.stats()["inserted"] == 0
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the commit of a training lookup inserts into every table of its insert function"
-)
 @pytest.mark.parametrize("first", ["trained", "frozen"])
 def test_a_table_that_is_only_evaluated_stays_as_it_is_beside_a_trained_one(first, started):
     # One batch, one insert function, as with a pretrained table under a model that trains others.

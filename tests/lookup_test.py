@@ -413,10 +413,6 @@ def test_the_table_gets_the_gradient_of_the_lookups_that_have_one(started):
         np.testing.assert_array_equal(table.native.read([key])[0][0, 0], value_of(key) - g)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a gradient has a row, of zeros if need be, for every key that any feature of the batch brings to the table",
-)
 def test_rows_seen_only_without_gradient_keep_their_bits(started):
     table = filled("t", range(1, 5))
     specs = [FeatureSpec("x", table_name="t"), FeatureSpec("y", table_name="t")]

@@ -10,7 +10,7 @@ def register() -> None:
 
     tf.RegisterGradient("MxrecLookup")(_lookup)
     tf.RegisterGradient("MxrecExpand")(_expand)
-    for op in ("MxrecPrepare", "MxrecFold", "MxrecHasRow", "MxrecUpdate"):
+    for op in ("MxrecPrepare", "MxrecFold", "MxrecHasRow", "MxrecTouched", "MxrecUpdate"):
         tf.no_gradient(op)
 
 
@@ -26,12 +26,31 @@ def _lookup(op, *gradients):
         if gradient is None or _is_filler(gradient, op.outputs[t]):
             slices.append(None)
             continue
-        slices.append(
-            tf.IndexedSlices(
-                tf.convert_to_tensor(gradient), op.outputs[tables + t], tf.constant([0, dims[t]], tf.int32)
-            )
-        )
+        gradient = tf.convert_to_tensor(gradient)
+        handles = reached(op.outputs[tables + t], gradient)
+        slices.append(tf.IndexedSlices(gradient, handles, tf.constant([0, dims[t]], tf.int32)))
     return [None, *slices]
+
+
+def reached(handles, gradient):
+    """The handles of a commit, less those of keys that `gradient`, the gradient of its rows, did not reach.
+
+    A key may be in the batch only through features that do not feed the loss. Its row of `gradient` is zeros, but an
+    update with zeros would still move it: momentum goes on, weights decay.
+    """
+    from mx_rec._native import library
+
+    op = handles.op
+    t = handles.value_index - len(op.get_attr("dims"))
+    folds = [gradient.op] if gradient.op.type == "MxrecFold" else [source.op for source in gradient.op.inputs]
+    if gradient.op.type not in ("MxrecFold", "AddN") or any(fold.type != "MxrecFold" for fold in folds):
+        return handles  # not for us to say
+    features = sorted({fold.get_attr("feature") for fold in folds})
+    if len(features) == op.get_attr("features")[t]:
+        return handles
+    return library.ops().mxrec_touched(
+        handles=handles, plan=op.inputs[0], table=op.get_attr("table_in_plan")[t], features=features, name="touched"
+    )
 
 
 def _is_filler(gradient, output):

@@ -32,7 +32,8 @@ def ops():
     import tensorflow as tf
 
     check_version(tf.__version__)
-    core()  # the op library links to it: load it from our own path first
+    core().mxrec_keep_freed_memory()
+    # The op library links to the core, which core() has loaded from our own path.
     module = tf.load_op_library(_path("_mxrec_ops.so"))
     from mx_rec._native import gradients
 

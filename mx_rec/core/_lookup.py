@@ -11,11 +11,14 @@ from mx_rec.constants import constants
 from mx_rec.core import _graph
 from mx_rec.core.asc import _insertion
 
+# Modes of MxrecLookup (native/tf/lookup.cc).
+_SKIP, _READ, _INSERT = 0, 1, 2
+
 
 def from_spec(table, spec, batch, is_train):
     """(embeddings, has_row builder) of `spec`'s ids in `batch`."""
     insertion, place, plan = _locate(table, spec, batch)
-    rows, handles = _commit(plan, insertion.tables, table, is_train)
+    rows, handles = _commit(plan, insertion.features_of_table, table, is_train)
     return _expand(plan, rows, handles, place.feature, place.table, _ids_shape(spec, batch, insertion, place), is_train)
 
 
@@ -26,7 +29,7 @@ def from_tensor(table, ids, is_train):
     plan = library.ops().mxrec_prepare(
         ids=[tf.cast(ids, tf.int64)], tables=[table.table_name], table_of_feature=[0], name="prepare"
     )
-    rows, handles = _commit(plan, (table.table_name,), table, is_train)
+    rows, handles = _commit(plan, {table.table_name: 1}, table, is_train)
     return _expand(plan, rows, handles, 0, 0, ids.shape, is_train)
 
 
@@ -113,14 +116,17 @@ def _ids_shape(spec, batch, insertion, place):
     return tf.TensorShape(None) if place.ids_shape.rank is None else tf.TensorShape([None] * place.ids_shape.rank)
 
 
-def _commit(plan, plan_tables, table, is_train):
-    """(rows, handles) of `table` in `plan`."""
+def _commit(plan, features_of_table, table, is_train):
+    """(rows, handles) of `table` in `plan`, whose tables and their numbers of features `features_of_table` tells."""
     import tensorflow as tf
 
     state = _graph.state()
     commit = state.commits.setdefault((_graph.key(plan), is_train), {})
     if table.table_name not in commit:
-        names = [name for name in plan_tables if name in state.tables and name not in commit]
+        # Inside a branch the outputs cannot serve other lookups, so other tables have no business there.
+        names = [name for name in features_of_table if name in state.tables and name not in commit]
+        if not _is_top_level(plan.graph):
+            names = [table.table_name]
         tables = [state.tables[name] for name in names]
         # One commit serves lookups built under different control dependencies, so it takes none of them.
         with tf.control_dependencies(None) if _is_top_level(plan.graph) else contextlib.nullcontext():
@@ -128,21 +134,36 @@ def _commit(plan, plan_tables, table, is_train):
                 plan=plan,
                 anchors=[t.variable.handle for t in tables],
                 tables=names,
-                table_in_plan=[plan_tables.index(name) for name in names],
+                table_in_plan=[list(features_of_table).index(name) for name in names],
                 dims=[t.embedding_size for t in tables],
-                insert=is_train,
+                features=[features_of_table[name] for name in names],
+                modes=[_SKIP] * len(names),
                 name="commit",
             )
         made = {name: (rows[i], handles[i]) for i, name in enumerate(names)}
         for name, pair in made.items():
             state.handles[_graph.key(pair[1])] = state.tables[name]
         if not _is_top_level(plan.graph):
-            return made[table.table_name]  # tensors made inside a branch cannot serve lookups outside it
+            _ask_for(made[table.table_name][0], is_train)
+            return made[table.table_name]
         commit.update(made)
     pair = commit[table.table_name]
+    _ask_for(pair[0], is_train)
     if is_train:
         _collect(*pair)
     return pair
+
+
+def _ask_for(rows, is_train):
+    """Makes the commit serve this table: it skips those that no lookup asked for, so that none of them changes."""
+    import tensorflow as tf
+
+    op = rows.op
+    modes = list(op.get_attr("modes"))
+    if modes[rows.value_index] == _SKIP:
+        modes[rows.value_index] = _INSERT if is_train else _READ
+        value = tf.compat.v1.AttrValue
+        op._set_attr("modes", value(list=value.ListValue(i=modes)))
 
 
 def _collect(rows, handles):

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from mx_rec import _check, _config
 from mx_rec._native import library
+from mx_rec._native.gradients import reached
 from mx_rec.core import _graph
 
 
@@ -94,7 +95,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer):
             raise RuntimeError(
                 f"{self.get_name()}: the gradient of the rows at {variable.name} must be a Tensor, got IndexedSlices"
             )
-        return table, variable, gradient
+        return table, reached(variable, gradient), gradient
 
 
 def _pairs(grads_and_vars):
@@ -126,7 +127,7 @@ def _merge(targets):
 
 def _is_commit(addresses):
     """Whether the addresses come straight from one commit, which gives each row once."""
-    return addresses.op.type == "MxrecLookup"
+    return addresses.op.type in ("MxrecLookup", "MxrecTouched")
 
 
 def learning_rate_argument(value):

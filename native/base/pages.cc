@@ -2,16 +2,27 @@
 
 #include <sys/mman.h>
 
+#include <cstdlib>
+#include <cstring>
+
 namespace mxrec {
 namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kSmallPage = 4096;
 }  // namespace
 
-Pages::Pages(size_t bytes, bool huge) {
+Pages::Pages(size_t bytes, Kind kind) : kind_(kind) {
   if (bytes == 0) return;
+  const bool huge = kind == Kind::kHuge;
   const size_t align = huge ? kHugePage : kSmallPage;
   const size_t size = (bytes + align - 1) / align * align;
+  if (kind == Kind::kHeap) {
+    data_ = std::aligned_alloc(align, size);
+    if (data_ == nullptr) return;
+    std::memset(data_, 0, size);
+    bytes_ = size;
+    return;
+  }
   // Map one alignment more than needed, then give back what lies outside the aligned part.
   const size_t slack = huge ? kHugePage : 0;
   void* raw = mmap(nullptr, size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -27,7 +38,12 @@ Pages::Pages(size_t bytes, bool huge) {
 }
 
 Pages::~Pages() {
-  if (data_ != nullptr) munmap(data_, bytes_);
+  if (data_ == nullptr) return;
+  if (kind_ == Kind::kHeap) {
+    std::free(data_);
+  } else {
+    munmap(data_, bytes_);
+  }
 }
 
 }  // namespace mxrec

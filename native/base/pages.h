@@ -1,5 +1,4 @@
-// Pages: zeroed memory straight from the kernel, for arrays that are large, long-lived and touched at random.
-// Nothing is resident until it is written, so a generous reservation costs address space only.
+// Pages: zeroed, page-aligned memory for arrays that are large, long-lived and touched at random.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +9,23 @@ namespace mxrec {
 
 class Pages {
  public:
+  enum class Kind {
+    kLazy,  // resident where it was written, so a generous reservation costs address space only
+    kHuge,  // the same in 2 MiB pages where the system grants them: random access misses the TLB far less often
+    kHeap,  // resident at once, from malloc. For blocks that come and go: returning a mapping to the kernel, and the
+            // first write to a page that was read before, interrupt every other core, which cost a growing key index a
+            // seventh of its time
+  };
+
   Pages() = default;
-  // data() is nullptr if the kernel refuses. `huge` asks for 2 MiB pages where the system grants them: random row
-  // access then misses the TLB far less often, at the price of rounding residency up to 2 MiB.
-  Pages(size_t bytes, bool huge);
+  // data() is nullptr if there is no memory.
+  Pages(size_t bytes, Kind kind);
   ~Pages();
   Pages(Pages&& other) noexcept { *this = std::move(other); }
   Pages& operator=(Pages&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
+    std::swap(kind_, other.kind_);
     return *this;
   }
 
@@ -28,6 +35,7 @@ class Pages {
  private:
   void* data_ = nullptr;
   size_t bytes_ = 0;
+  Kind kind_ = Kind::kLazy;
 };
 
 }  // namespace mxrec

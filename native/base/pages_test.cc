@@ -22,9 +22,9 @@ bool IsMapped(void* page) {
 }
 
 TEST(Pages, AreZeroedAndWritableToTheLastByte) {
-  for (const bool huge : {false, true}) {
+  for (const Pages::Kind kind : {Pages::Kind::kLazy, Pages::Kind::kHuge, Pages::Kind::kHeap}) {
     for (const size_t bytes : {size_t{1}, 4 * kKiB, 5 * kKiB, 3 * kMiB}) {
-      const Pages pages(bytes, huge);
+      const Pages pages(bytes, kind);
       ASSERT_NE(pages.data(), nullptr);
       ASSERT_GE(pages.bytes(), bytes);
       auto* data = static_cast<unsigned char*>(pages.data());
@@ -38,9 +38,9 @@ TEST(Pages, AreZeroedAndWritableToTheLastByte) {
 
 TEST(Pages, StartAtAPageAndHugeOnesAtTwoMegabytes) {
   // Several at once, so that luck with one address proves nothing.
-  const Pages small[] = {{1, false}, {9 * kKiB, false}, {1, false}};
+  const Pages small[] = {{1, Pages::Kind::kLazy}, {9 * kKiB, Pages::Kind::kHeap}, {1, Pages::Kind::kHeap}};
   for (const Pages& p : small) EXPECT_EQ(Address(p) % (4 * kKiB), 0u);
-  const Pages huge[] = {{1, true}, {3 * kMiB, true}, {2 * kMiB, true}};
+  const Pages huge[] = {{1, Pages::Kind::kHuge}, {3 * kMiB, Pages::Kind::kHuge}, {2 * kMiB, Pages::Kind::kHuge}};
   for (const Pages& p : huge) {
     EXPECT_EQ(Address(p) % (2 * kMiB), 0u);
     EXPECT_EQ(p.bytes() % (2 * kMiB), 0u);
@@ -49,7 +49,7 @@ TEST(Pages, StartAtAPageAndHugeOnesAtTwoMegabytes) {
 
 TEST(Pages, OfNothingAreNothing) {
   const Pages none;
-  const Pages zero(0, true);
+  const Pages zero(0, Pages::Kind::kHuge);
   EXPECT_EQ(none.data(), nullptr);
   EXPECT_EQ(none.bytes(), 0u);
   EXPECT_EQ(zero.data(), nullptr);
@@ -57,15 +57,15 @@ TEST(Pages, OfNothingAreNothing) {
 }
 
 TEST(Pages, ThatTheKernelRefusesAreNull) {
-  for (const bool huge : {false, true}) {
-    const Pages refused(size_t{1} << 62, huge);
+  for (const Pages::Kind kind : {Pages::Kind::kLazy, Pages::Kind::kHuge}) {
+    const Pages refused(size_t{1} << 62, kind);
     EXPECT_EQ(refused.data(), nullptr);
     EXPECT_EQ(refused.bytes(), 0u);
   }
 }
 
 TEST(Pages, ReserveFarMoreThanTheyHold) {
-  const Pages reserved(size_t{1} << 36, false);  // 64 GiB of address space
+  const Pages reserved(size_t{1} << 36, Pages::Kind::kLazy);  // 64 GiB of address space
   ASSERT_NE(reserved.data(), nullptr);
   static_cast<char*>(reserved.data())[size_t{1} << 35] = 1;
 }
@@ -74,14 +74,14 @@ TEST(Pages, MoveWithTheirContentAndUnmapOnce) {
   void* first;
   void* second;
   {
-    Pages a(4 * kKiB, false);
+    Pages a(4 * kKiB, Pages::Kind::kLazy);
     first = a.data();
     static_cast<char*>(a.data())[7] = 42;
     Pages b(std::move(a));
     EXPECT_EQ(b.data(), first);
     EXPECT_EQ(static_cast<char*>(b.data())[7], 42);
 
-    Pages c(4 * kKiB, false);
+    Pages c(4 * kKiB, Pages::Kind::kLazy);
     second = c.data();
     c = std::move(b);
     EXPECT_EQ(c.data(), first);
@@ -93,7 +93,7 @@ TEST(Pages, MoveWithTheirContentAndUnmapOnce) {
 }
 
 TEST(Pages, AreGivenBackWhenReplacedByNothing) {
-  Pages pages(2 * kMiB, true);
+  Pages pages(2 * kMiB, Pages::Kind::kHuge);
   void* data = pages.data();
   ASSERT_TRUE(IsMapped(data));
   pages = Pages();

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/heap.h"
 #include "capi/error.h"
 #include "table/registry.h"
 
@@ -139,6 +140,8 @@ int mxrec_table_clear(const char* name) {
     return Status();
   });
 }
+
+void mxrec_keep_freed_memory(void) { mxrec::KeepFreedMemory(); }
 
 void mxrec_registry_clear(void) { Registry::Global().Clear(); }
 

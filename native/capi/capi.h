@@ -42,6 +42,9 @@ int mxrec_table_keys(const char* name, int64_t* out, int64_t capacity, int64_t* 
 int mxrec_table_erase(const char* name, const int64_t* keys, int64_t n, int64_t* erased);
 int mxrec_table_clear(const char* name);
 
+// See base/heap.h.
+void mxrec_keep_freed_memory(void);
+
 // Forgets all tables.
 void mxrec_registry_clear(void);
 

@@ -35,7 +35,7 @@ void ForEachShard(const std::vector<CommitItem>& items, int64_t cost_per_key, co
 
 }  // namespace
 
-Status Commit(const std::vector<CommitItem>& items, bool insert, const ParallelFor& parallel) {
+Status Commit(const std::vector<CommitItem>& items, const ParallelFor& parallel) {
   std::unique_ptr<std::atomic<int64_t>[]> missing(new std::atomic<int64_t>[items.size()]());
   ForEachShard(items, kResolveCost, parallel, [&](size_t i, int shard) {
     const TablePlan& plan = items[i].plan;
@@ -43,39 +43,37 @@ Status Commit(const std::vector<CommitItem>& items, bool insert, const ParallelF
     if (n == 0) return;
     const int64_t absent =
         items[i].table->Resolve(shard, plan.keys + begin, plan.hints + begin, n, items[i].handles + begin);
-    if (absent > 0) missing[i].fetch_add(absent, std::memory_order_relaxed);
+    if (absent > 0 && items[i].insert) missing[i].fetch_add(absent, std::memory_order_relaxed);
   });
 
-  if (insert) {
-    bool any = false;
-    for (size_t i = 0; i < items.size(); ++i) {
-      if (missing[i] == 0) continue;
-      any = true;
-      const Status status = items[i].table->Claim(missing[i]);
+  bool any = false;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (missing[i] == 0) continue;
+    any = true;
+    const Status status = items[i].table->Claim(missing[i]);
+    if (!status.ok()) {
+      for (size_t j = 0; j < i; ++j) items[j].table->Release(missing[j]);
+      return status;
+    }
+  }
+  if (any) {
+    std::mutex mutex;
+    Status failure;
+    std::unique_ptr<std::atomic<int64_t>[]> made(new std::atomic<int64_t>[items.size()]());
+    ForEachShard(items, kInsertCost, parallel, [&](size_t i, int shard) {
+      if (missing[i] == 0) return;
+      const TablePlan& plan = items[i].plan;
+      const int64_t begin = plan.shard_starts[shard], n = plan.shard_starts[shard + 1] - begin;
+      int64_t inserted = 0;
+      const Status status = items[i].table->Insert(shard, plan.keys + begin, n, items[i].handles + begin, &inserted);
+      made[i].fetch_add(inserted, std::memory_order_relaxed);
       if (!status.ok()) {
-        for (size_t j = 0; j < i; ++j) items[j].table->Release(missing[j]);
-        return status;
+        std::lock_guard<std::mutex> lock(mutex);
+        failure = status;
       }
-    }
-    if (any) {
-      std::mutex mutex;
-      Status failure;
-      std::unique_ptr<std::atomic<int64_t>[]> made(new std::atomic<int64_t>[items.size()]());
-      ForEachShard(items, kInsertCost, parallel, [&](size_t i, int shard) {
-        if (missing[i] == 0) return;
-        const TablePlan& plan = items[i].plan;
-        const int64_t begin = plan.shard_starts[shard], n = plan.shard_starts[shard + 1] - begin;
-        int64_t inserted = 0;
-        const Status status = items[i].table->Insert(shard, plan.keys + begin, n, items[i].handles + begin, &inserted);
-        made[i].fetch_add(inserted, std::memory_order_relaxed);
-        if (!status.ok()) {
-          std::lock_guard<std::mutex> lock(mutex);
-          failure = status;
-        }
-      });
-      for (size_t i = 0; i < items.size(); ++i) items[i].table->Release(missing[i] - made[i]);
-      MXREC_RETURN_IF_ERROR(failure);
-    }
+    });
+    for (size_t i = 0; i < items.size(); ++i) items[i].table->Release(missing[i] - made[i]);
+    MXREC_RETURN_IF_ERROR(failure);
   }
 
   ForEachShard(items, kGatherCost, parallel, [&](size_t i, int shard) {

@@ -99,9 +99,9 @@ class Batch {
     std::vector<CommitItem> items;
     for (size_t t = 0; t < tables_.size(); ++t) {
       MXREC_RETURN_IF_ERROR(plan.CheckTable(t, tables_[t]->config().name, tables_[t]->shards()));
-      items.push_back({tables_[t].get(), plan.tables()[t], handles_[t].data(), rows_[t].data()});
+      items.push_back({tables_[t].get(), plan.tables()[t], handles_[t].data(), rows_[t].data(), insert});
     }
-    return Commit(items, insert, parallel);
+    return Commit(items, parallel);
   }
 
   // A step of training: look up, then update with gradients made from the keys.
@@ -288,7 +288,7 @@ TEST(Commit, AcceptsEmptyBatches) {
 TEST(Commit, AcceptsAPlanForNoTables) {
   Batch none({}, {});
   EXPECT_TRUE(none.Run(true).ok());
-  EXPECT_TRUE(Commit({}, true, ThreadedFor(2)).ok());
+  EXPECT_TRUE(Commit({}, ThreadedFor(2)).ok());
 }
 
 TEST(Commit, OneTableMayComeTwice) {

@@ -15,6 +15,9 @@ namespace {
 // Above 86 % probe paths lengthen quickly; below half of it memory is wasted on empty places.
 constexpr double kMaxFill = 0.86;
 
+// Smaller chunk arrays are still growing fast and come from the heap; larger ones stay for long, and 2 MiB pages pay.
+constexpr size_t kFromKernel = size_t{4} << 20;
+
 // While rehashing, the keys of rows this far ahead are already on their way from memory.
 constexpr int kAhead = 16;
 
@@ -70,7 +73,8 @@ Status KeyIndex::Reserve(int64_t n, const MemoryStore& store) {
   if (size_ + n <= limit_) return Status();
   uint64_t chunks = chunks_ == nullptr ? 1 : 2 * (mask_ + 1);
   while (static_cast<int64_t>(chunks * kPlaces * max_fill_) < size_ + n) chunks *= 2;
-  Pages pages(chunks * sizeof(Chunk), chunks * sizeof(Chunk) >= (size_t{4} << 20));
+  const size_t bytes = chunks * sizeof(Chunk);
+  Pages pages(bytes, bytes < kFromKernel ? Pages::Kind::kHeap : Pages::Kind::kHuge);
   if (pages.data() == nullptr) {
     return Status::ResourceExhausted("out of memory: cannot grow a key index to " + std::to_string(chunks * kPlaces) +
                                      " places");

@@ -175,7 +175,7 @@ double InsertsPerSecond(Pattern pattern, int64_t n) {
     plan.hints = batch.hints.data();
     plan.shard_starts = batch.grouping.shard_starts().data();
     const double start = Now();
-    Require(Commit({{table.get(), plan, batch.handles.data(), rows.data()}}, true, ThreadedFor(2)));
+    Require(Commit({{table.get(), plan, batch.handles.data(), rows.data(), true}}, ThreadedFor(2)));
     seconds += Now() - start;
   }
   return table->size() / seconds;

@@ -1,5 +1,6 @@
 // MxrecExpand and its gradient MxrecFold: between the distinct keys of a table and the positions of one feature.
-// MxrecHasRow says which positions found a row at all.
+// MxrecHasRow says which positions found a row at all. MxrecTouched keeps the handles of keys that occur in some of a
+// table's features: a key that a gradient did not reach must not be updated, not even with zeros.
 #include "batch/fold.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -67,7 +68,18 @@ REGISTER_OP("MxrecHasRow")
       return absl::OkStatus();
     });
 
-// What the three kernels share: a plan at input 1, and the feature the attributes name.
+REGISTER_OP("MxrecTouched")
+    .Input("handles: int64")
+    .Input("plan: int64")
+    .Output("touched: int64")
+    .Attr("table: int")
+    .Attr("features: list(int) >= 1")
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->input(0));
+      return absl::OkStatus();
+    });
+
+// What three of the kernels share: a plan at input 1, and the feature the attributes name.
 class FeatureOp : public OpKernel {
  public:
   explicit FeatureOp(OpKernelConstruction* c) : OpKernel(c) {
@@ -146,6 +158,41 @@ class HasRowOp : public FeatureOp {
   }
 };
 
+class TouchedOp : public OpKernel {
+ public:
+  explicit TouchedOp(OpKernelConstruction* c) : OpKernel(c) {
+    OP_REQUIRES_OK(c, c->GetAttr("table", &table_));
+    OP_REQUIRES_OK(c, c->GetAttr("features", &features_));
+  }
+
+  void Compute(OpKernelContext* c) override {
+    Plan plan;
+    OP_REQUIRES_OK(c, ParsePlan(c->input(1), &plan));
+    const auto handles = c->input(0).flat<int64_t>();
+    Tensor* out = nullptr;
+    OP_REQUIRES_OK(c, c->allocate_output(0, c->input(0).shape(), &out));
+    auto touched = out->flat<int64_t>();
+    touched.setConstant(kNoRow);
+    for (const int64_t number : features_) {
+      const FeaturePlan* feature = nullptr;
+      OP_REQUIRES_OK(c, FindFeature(plan, number, table_, &feature));
+      const TablePlan& table = plan.tables()[table_];
+      OP_REQUIRES(c, handles.size() == table.keys_size,
+                  absl::InvalidArgumentError("one handle per key is needed: " + std::to_string(table.keys_size) +
+                                             ", got " + std::to_string(handles.size())));
+      for (int64_t i = 0; i < feature->size; ++i) {
+        const int32_t key = table.index[feature->first + i];
+        touched(key) = handles(key);
+      }
+    }
+  }
+
+ private:
+  int64_t table_ = 0;
+  std::vector<int64_t> features_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("MxrecTouched").Device(tensorflow::DEVICE_CPU), TouchedOp);
 REGISTER_KERNEL_BUILDER(Name("MxrecExpand").Device(tensorflow::DEVICE_CPU), ExpandOp);
 REGISTER_KERNEL_BUILDER(Name("MxrecFold").Device(tensorflow::DEVICE_CPU), FoldOp);
 REGISTER_KERNEL_BUILDER(Name("MxrecHasRow").Device(tensorflow::DEVICE_CPU), HasRowOp);

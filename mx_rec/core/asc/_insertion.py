@@ -31,6 +31,14 @@ class Insertion:
         """The name of the prepare op in the dataset's function, unique in the process."""
         return f"mx_rec_prepare_{self.number}"
 
+    @property
+    def features_of_table(self) -> dict[str, int]:
+        """How many features read each table, in the plan's order of tables."""
+        counts = dict.fromkeys(self.tables, 0)
+        for feature in self.features.values():
+            counts[self.tables[feature.table]] += 1
+        return counts
+
     def find(self, spec):
         """The place of `spec`, or None."""
         return self.features.get(id(spec))
