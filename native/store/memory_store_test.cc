@@ -338,7 +338,7 @@ void LimitAddressSpace(rlim_t extra) {
   LimitAddressSpace(RLIM_INFINITY);
   if (!store.Relayout(RowLayout(8192, {{"m", 0}})).ok()) std::exit(2);
   store.Clear();  // must also forget what the failed calls had mapped:
-  const Pages next_owner(MemoryStore::kKeySlabRows * sizeof(int64_t), false);
+  const Pages next_owner(MemoryStore::kKeySlabRows * sizeof(int64_t), Pages::Kind::kLazy);
   std::memset(next_owner.data(), 0xff, next_owner.bytes());
   if (!store.Allocate(0, 1, &row).ok() || store.key(row + 1) != kVacant) std::exit(3);
   Mark(store, row);
