@@ -10,7 +10,7 @@ def register() -> None:
 
     tf.RegisterGradient("MxrecLookup")(_lookup)
     tf.RegisterGradient("MxrecExpand")(_expand)
-    for op in ("MxrecPrepare", "MxrecFold", "MxrecHasRow", "MxrecTouched", "MxrecUpdate"):
+    for op in ("MxrecPrepare", "MxrecFold", "MxrecHasRow", "MxrecTouched", "MxrecUpdate", "MxrecFoldUpdate"):
         tf.no_gradient(op)
 
 
@@ -32,6 +32,13 @@ def _lookup(op, *gradients):
     return [None, *slices]
 
 
+def folds_of(gradient):
+    """The fold ops whose sum `gradient` is, or nothing if it is something else."""
+    op = gradient.op
+    folds = [op] if op.type == "MxrecFold" else [source.op for source in op.inputs] if op.type == "AddN" else []
+    return folds if all(fold.type == "MxrecFold" for fold in folds) else []
+
+
 def reached(handles, gradient):
     """The handles of a commit, less those of keys that `gradient`, the gradient of its rows, did not reach.
 
@@ -42,8 +49,8 @@ def reached(handles, gradient):
 
     op = handles.op
     t = handles.value_index - len(op.get_attr("dims"))
-    folds = [gradient.op] if gradient.op.type == "MxrecFold" else [source.op for source in gradient.op.inputs]
-    if gradient.op.type not in ("MxrecFold", "AddN") or any(fold.type != "MxrecFold" for fold in folds):
+    folds = folds_of(gradient)
+    if not folds:
         return handles  # not for us to say
     features = sorted({fold.get_attr("feature") for fold in folds})
     if len(features) == op.get_attr("features")[t]:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from mx_rec import _check, _config
 from mx_rec._native import library
-from mx_rec._native.gradients import reached
+from mx_rec._native.gradients import folds_of, reached
 from mx_rec.core import _graph
 
 
@@ -49,27 +49,53 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer):
             )
         with tf.name_scope(name or self.get_name()):
             hyper = tf.stack([tf.cast(number, tf.float32) for number in self._hyper()])
-            updates = []
-            for table, addresses, gradient in _merge(targets):
-                table.native.set_slots(self._slot_specs())
-                table.optimizer_name = self.get_name()
-                updates.append(
-                    library.ops().mxrec_update(
-                        handles=addresses,
-                        gradient=gradient,
-                        hyper=hyper,
-                        table=table.table_name,
-                        rule=self.rule,
-                        unique=_is_commit(addresses),
-                        name=f"update_{table.table_name}",
-                    )
-                )
+            updates = self._updates(list(_merge(targets)), hyper)
             with tf.control_dependencies(updates):
                 updates += self._after_step()
             if global_step is None:
                 return tf.group(*updates, name="apply")
             with tf.control_dependencies(updates):
                 return global_step.assign_add(1, read_value=False, name="apply")
+
+    def _updates(self, targets, hyper):
+        """The ops that update the tables of `targets`: one for all tables of a batch, where nothing stands between the
+        gradients of their embeddings and the rows; one per table otherwise."""
+        fused, updates = {}, []
+        for table, addresses, gradient in targets:
+            table.native.set_slots(self._slot_specs())
+            table.optimizer_name = self.get_name()
+            commit, folds = _commit_of(addresses), folds_of(gradient)
+            if commit is not None and folds and all(fold.inputs[1] is commit.op.inputs[0] for fold in folds):
+                fused.setdefault(_graph.key(commit.op.inputs[0]), []).append((table, commit, folds))
+                continue
+            updates.append(
+                library.ops().mxrec_update(
+                    handles=addresses,
+                    gradient=gradient,
+                    hyper=hyper,
+                    table=table.table_name,
+                    rule=self.rule,
+                    unique=commit is not None,
+                    name=f"update_{table.table_name}",
+                )
+            )
+        for parts in fused.values():
+            folds = [(t, fold) for t, (_, _, folds) in enumerate(parts) for fold in folds]
+            updates.append(
+                library.ops().mxrec_fold_update(
+                    plan=parts[0][1].op.inputs[0],
+                    handles=[commit for _, commit, _ in parts],
+                    gradients=[fold.inputs[0] for _, fold in folds],
+                    hyper=hyper,
+                    tables=[table.table_name for table, _, _ in parts],
+                    table_in_plan=[folds[0].get_attr("table") for _, _, folds in parts],
+                    table_of_gradient=[t for t, _ in folds],
+                    feature_of_gradient=[fold.get_attr("feature") for _, fold in folds],
+                    rule=self.rule,
+                    name="fold_update",
+                )
+            )
+        return updates
 
     def _target(self, gradient, variable):
         """(table, addresses [n], gradient [n, dim]) of a pair."""
@@ -125,9 +151,11 @@ def _merge(targets):
             yield same[0][0], tf.concat([a for _, a, _ in same], 0), tf.concat([g for _, _, g in same], 0)
 
 
-def _is_commit(addresses):
-    """Whether the addresses come straight from one commit, which gives each row once."""
-    return addresses.op.type in ("MxrecLookup", "MxrecTouched")
+def _commit_of(addresses):
+    """The handles of the one commit that `addresses` come from, each row once; None if they come from elsewhere."""
+    if addresses.op.type == "MxrecTouched":
+        addresses = addresses.op.inputs[0]
+    return addresses if addresses.op.type == "MxrecLookup" else None
 
 
 def learning_rate_argument(value):

@@ -180,15 +180,16 @@ void Table::Gather(const int64_t* handles, int64_t n, float* out) const {
   }
 }
 
+void Table::PrefetchForUpdate(int64_t handle, const Rule& rule) const {
+  if (handle != kNoRow) PrefetchRow(store_.row(static_cast<uint32_t>(handle)), config_.dim * (1 + rule.slots));
+}
+
 void Table::Update(const Rule& rule, const float* hyper, const int64_t* handles, const float* gradient, int64_t n) {
   const int64_t dim = config_.dim;
-  const int64_t floats = dim * (1 + rule.slots);
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n && handles[i + kAhead] != kNoRow) {
-      PrefetchRow(store_.row(static_cast<uint32_t>(handles[i + kAhead])), floats);
-    }
+    if (i + kAhead < n) PrefetchForUpdate(handles[i + kAhead], rule);
     if (handles[i] == kNoRow || (handles[i] & kFrozen) != 0) continue;
-    rule.apply(store_.row(static_cast<uint32_t>(handles[i])), gradient + i * dim, dim, hyper);
+    UpdateRow(rule, hyper, handles[i], gradient + i * dim);
   }
 }
 

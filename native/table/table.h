@@ -72,6 +72,13 @@ class Table {
   // REQUIRES: CheckHandles; no row twice; the rule's slots are in the layout.
   void Update(const Rule& rule, const float* hyper, const int64_t* handles, const float* gradient, int64_t n);
 
+  // The same for one row whose handle is neither kNoRow nor frozen.
+  void UpdateRow(const Rule& rule, const float* hyper, int64_t handle, const float* gradient) {
+    rule.apply(store_.row(static_cast<uint32_t>(handle)), gradient, config_.dim, hyper);
+  }
+  // Requests what UpdateRow will touch from memory.
+  void PrefetchForUpdate(int64_t handle, const Rule& rule) const;
+
   // InvalidArgument naming the first handle that cannot be one of this table's.
   Status CheckHandles(const int64_t* handles, int64_t n) const;
 

@@ -43,6 +43,26 @@ absl::Status FindTable(const std::string& name, std::shared_ptr<Table>* table) {
   return ToTensorFlow(Registry::Global().Find(name, table));
 }
 
+absl::Status FindRule(const std::string& name, const Rule** rule) {
+  *rule = FindRule(name);
+  return *rule == nullptr ? absl::InvalidArgumentError("there is no update rule '" + name + "'") : absl::OkStatus();
+}
+
+absl::Status CheckRule(const Rule& rule, const Table& table, int64_t hyper_size) {
+  if (hyper_size != static_cast<int64_t>(rule.hyper.size())) {
+    return absl::InvalidArgumentError("rule '" + std::string(rule.name) + "' takes " +
+                                      std::to_string(rule.hyper.size()) + " numbers, got " +
+                                      std::to_string(hyper_size));
+  }
+  const size_t slots = table.layout().slots().size();
+  if (rule.slots != static_cast<int>(slots)) {
+    return absl::FailedPreconditionError("table '" + table.config().name + "' keeps " + std::to_string(slots) +
+                                         " optimizer slots, rule '" + rule.name + "' needs " +
+                                         std::to_string(rule.slots) + ": rebuild the graph");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ParsePlan(const tensorflow::Tensor& tensor, Plan* plan) {
   const auto words = tensor.flat<int64_t>();
   return ToTensorFlow(Plan::Parse(words.data(), words.size(), plan));

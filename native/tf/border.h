@@ -27,6 +27,12 @@ class PoolFor : public ParallelFor {
 
 absl::Status FindTable(const std::string& name, std::shared_ptr<Table>* table);
 
+// The update rule of that name.
+absl::Status FindRule(const std::string& name, const Rule** rule);
+
+// Whether `rule`, given `hyper_size` numbers, can update rows of `table`.
+absl::Status CheckRule(const Rule& rule, const Table& table, int64_t hyper_size);
+
 // Reads input `index` of the kernel as a plan. The view lives as long as the input.
 absl::Status ParsePlan(const tensorflow::Tensor& tensor, Plan* plan);
 

@@ -36,8 +36,7 @@ class UpdateOp : public OpKernel {
     OP_REQUIRES_OK(c, c->GetAttr("table", &table_));
     OP_REQUIRES_OK(c, c->GetAttr("rule", &rule));
     OP_REQUIRES_OK(c, c->GetAttr("unique", &unique_));
-    rule_ = FindRule(rule);
-    OP_REQUIRES(c, rule_ != nullptr, absl::InvalidArgumentError("there is no update rule '" + rule + "'"));
+    OP_REQUIRES_OK(c, FindRule(rule, &rule_));
   }
 
   void Compute(OpKernelContext* c) override {
@@ -51,15 +50,7 @@ class UpdateOp : public OpKernel {
                 absl::InvalidArgumentError("table '" + table_ + "': " + std::to_string(n) + " addresses need [" +
                                            std::to_string(n) + ", " + std::to_string(dim) + "] gradients, got " +
                                            gradient.shape().DebugString()));
-    OP_REQUIRES(c, hyper.size() == static_cast<int64_t>(rule_->hyper.size()),
-                absl::InvalidArgumentError("rule '" + std::string(rule_->name) + "' takes " +
-                                           std::to_string(rule_->hyper.size()) + " numbers, got " +
-                                           std::to_string(hyper.size())));
-    OP_REQUIRES(
-        c, rule_->slots == static_cast<int>(table->layout().slots().size()),
-        absl::FailedPreconditionError("table '" + table_ + "' keeps " + std::to_string(table->layout().slots().size()) +
-                                      " optimizer slots, rule '" + rule_->name + "' needs " +
-                                      std::to_string(rule_->slots) + ": rebuild the graph"));
+    OP_REQUIRES_OK(c, CheckRule(*rule_, *table, hyper.size()));
     OP_REQUIRES_OK(c, ToTensorFlow(table->CheckHandles(handles.data(), n)));
     const PoolFor pool(c);
     const float* gradients = gradient.flat<float>().data();

@@ -1,0 +1,98 @@
+#include "table/fold_update.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "update/vectorize.h"
+
+namespace mxrec {
+namespace {
+
+// Keys ahead of the current one whose row and first gradient are on their way from memory.
+constexpr int64_t kAhead = 8;
+
+MXREC_VECTORIZED
+void Add(float* __restrict sum, const float* __restrict term, int64_t dim) {
+  for (int64_t j = 0; j < dim; ++j) sum[j] += term[j];
+}
+
+// The positions of key `u` that lie in `feature`.
+struct Range {
+  const int32_t* begin;
+  const int32_t* end;
+};
+Range PositionsIn(const TablePlan& plan, const FeaturePlan& feature, int64_t u) {
+  const int32_t* begin = plan.positions + plan.offsets[u];
+  const int32_t* end = plan.positions + plan.offsets[u + 1];
+  if (feature.size == plan.positions_size) return {begin, end};
+  begin = std::lower_bound(begin, end, static_cast<int32_t>(feature.first));
+  return {begin, std::lower_bound(begin, end, static_cast<int32_t>(feature.first + feature.size))};
+}
+
+void FoldUpdateKeys(const FoldUpdateItem& item, const Rule& rule, const float* hyper, int64_t from, int64_t to) {
+  const int64_t dim = item.table->config().dim;
+  // Two sums: of the feature at hand, and of those before it. Adding whole features to each other is what TensorFlow
+  // does with folded gradients, so both ways give the same bits.
+  std::vector<float> scratch(2 * dim);
+  float* total = scratch.data();
+  float* part = total + dim;
+  const FoldUpdateItem::Gradient& first = item.gradients.front();
+  for (int64_t u = from; u < to; ++u) {
+    if (u + kAhead < to) {
+      item.table->PrefetchForUpdate(item.handles[u + kAhead], rule);
+      const int32_t position = item.plan.positions[item.plan.offsets[u + kAhead]] - first.feature->first;
+      if (position >= 0 && position < first.feature->size) __builtin_prefetch(first.values + position * dim);
+    }
+    const int64_t handle = item.handles[u];
+    if (handle == kNoRow || (handle & kFrozen) != 0) continue;
+    const float* gradient = nullptr;
+    for (const FoldUpdateItem::Gradient& g : item.gradients) {
+      const Range range = PositionsIn(item.plan, *g.feature, u);
+      if (range.begin == range.end) continue;
+      const float* base = g.values - g.feature->first * dim;
+      const float* sum = base + *range.begin * dim;  // a key that occurs once needs no copy
+      if (range.end - range.begin > 1) {
+        float* into = gradient == nullptr ? total : part;
+        std::memcpy(into, sum, dim * sizeof(float));
+        for (const int32_t* p = range.begin + 1; p < range.end; ++p) Add(into, base + *p * dim, dim);
+        sum = into;
+      }
+      if (gradient == nullptr) {
+        gradient = sum;
+      } else {
+        if (gradient != total) std::memcpy(total, gradient, dim * sizeof(float));
+        Add(total, sum, dim);
+        gradient = total;
+      }
+    }
+    if (gradient != nullptr) item.table->UpdateRow(rule, hyper, handle, gradient);
+  }
+}
+
+}  // namespace
+
+void FoldUpdate(const std::vector<FoldUpdateItem>& items, const Rule& rule, const float* hyper,
+                const ParallelFor& parallel) {
+  // Units of this many keys: small enough to share out many small tables, large enough to prefetch ahead.
+  constexpr int64_t kUnit = 512;
+  std::vector<int64_t> starts(1, 0);
+  int64_t keys = 0, floats = 0;
+  for (const FoldUpdateItem& item : items) {
+    starts.push_back(starts.back() + (item.plan.keys_size + kUnit - 1) / kUnit);
+    keys += item.plan.keys_size;
+    floats += item.plan.keys_size * item.table->config().dim;
+  }
+  const int64_t units = starts.back();
+  if (units == 0) return;
+  const int64_t cost = (40 * keys + floats * (1 + rule.slots)) / units + 1;
+  parallel.Run(units, cost, [&](int64_t begin, int64_t end) {
+    size_t i = std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin() - 1;
+    for (int64_t unit = begin; unit < end; ++unit) {
+      while (unit >= starts[i + 1]) ++i;
+      const int64_t from = (unit - starts[i]) * kUnit;
+      FoldUpdateKeys(items[i], rule, hyper, from, std::min(from + kUnit, items[i].plan.keys_size));
+    }
+  });
+}
+
+}  // namespace mxrec

@@ -1,0 +1,33 @@
+// FoldUpdate: fold and update in one pass, for all tables of a step at once. Sums the gradients of a key over its
+// positions and applies the rule to its row while the sum is still in the nearest cache; the folded gradient never
+// exists in memory.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/parallel.h"
+#include "batch/plan.h"
+#include "table/table.h"
+#include "update/rule.h"
+
+namespace mxrec {
+
+struct FoldUpdateItem {
+  struct Gradient {
+    const FeaturePlan* feature;
+    const float* values;  // [feature->size, dim]
+  };
+
+  Table* table;
+  TablePlan plan;
+  const int64_t* handles;           // [U], checked
+  std::vector<Gradient> gradients;  // at least one; added in this order
+};
+
+// Keys without a position in any of the gradients' features, without a row, or frozen, are passed over.
+// REQUIRES: the rule's slots are in every table's layout.
+void FoldUpdate(const std::vector<FoldUpdateItem>& items, const Rule& rule, const float* hyper,
+                const ParallelFor& parallel);
+
+}  // namespace mxrec
