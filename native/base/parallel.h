@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 namespace mxrec {
 
@@ -34,5 +35,10 @@ class ThreadedFor : public ParallelFor {
  private:
   int threads_;
 };
+
+// Several lists of units as one range, so that many short lists keep all threads busy: calls fn(list, unit) for every
+// unit in [0, sizes[list]) of every list. `cost` is per unit.
+void RunLists(const ParallelFor& parallel, const std::vector<int64_t>& sizes, int64_t cost,
+              const std::function<void(size_t list, int64_t unit)>& fn);
 
 }  // namespace mxrec

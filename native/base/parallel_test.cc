@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -69,6 +70,29 @@ TEST(ThreadedFor, ReturnsOnlyWhenAllIsDone) {
     for (int64_t i = begin; i < end; ++i) squares[i] = static_cast<int>(i * i % 1000);
   });
   for (int i = 0; i < 5000; ++i) ASSERT_EQ(squares[i], i * i % 1000);
+}
+
+TEST(RunLists, CallsEachUnitOfEachListOnce) {
+  const std::vector<int64_t> sizes = {3, 0, 0, 5, 1, 0};
+  for (int threads = 1; threads <= 10; ++threads) {
+    std::mutex mutex;
+    std::map<std::pair<size_t, int64_t>, int> calls;
+    RunLists(ThreadedFor(threads), sizes, 1, [&](size_t list, int64_t unit) {
+      std::lock_guard<std::mutex> lock(mutex);
+      ++calls[{list, unit}];
+    });
+    std::map<std::pair<size_t, int64_t>, int> want;
+    for (size_t list = 0; list < sizes.size(); ++list) {
+      for (int64_t unit = 0; unit < sizes[list]; ++unit) want[{list, unit}] = 1;
+    }
+    EXPECT_EQ(calls, want) << threads << " threads";
+  }
+}
+
+TEST(RunLists, DoesNothingWithoutUnits) {
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{}, std::vector<int64_t>{0, 0}}) {
+    RunLists(SerialFor(), sizes, 1, [](size_t, int64_t) { FAIL(); });
+  }
 }
 
 }  // namespace

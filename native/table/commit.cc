@@ -9,41 +9,42 @@ namespace mxrec {
 namespace {
 
 // Rough nanoseconds per key, to let the caller's pool cut the range well.
-constexpr int64_t kResolveCost = 10;
-constexpr int64_t kInsertCost = 150;
-constexpr int64_t kGatherCost = 25;
+constexpr int64_t kResolveCost = 40;  // and gather
+constexpr int64_t kInsertCost = 200;
 
 // Runs fn(item, shard) over all shards of all items.
 template <typename Fn>
 void ForEachShard(const std::vector<CommitItem>& items, int64_t cost_per_key, const ParallelFor& parallel, Fn fn) {
-  std::vector<int64_t> starts(1, 0);
-  int64_t keys = 0;
+  std::vector<int64_t> shards;
+  int64_t units = 0, keys = 0;
   for (const CommitItem& item : items) {
-    starts.push_back(starts.back() + item.plan.shards);
+    shards.push_back(item.plan.shards);
+    units += item.plan.shards;
     keys += item.plan.keys_size;
   }
-  const int64_t units = starts.back();
-  if (units == 0 || keys == 0) return;
-  parallel.Run(units, std::max<int64_t>(1, keys * cost_per_key / units), [&](int64_t begin, int64_t end) {
-    size_t i = std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin() - 1;
-    for (int64_t unit = begin; unit < end; ++unit) {
-      while (unit >= starts[i + 1]) ++i;
-      fn(i, static_cast<int>(unit - starts[i]));
-    }
-  });
+  if (keys == 0) return;
+  RunLists(parallel, shards, std::max<int64_t>(1, keys * cost_per_key / units),
+           [&](size_t i, int64_t shard) { fn(i, static_cast<int>(shard)); });
 }
 
 }  // namespace
 
 Status Commit(const std::vector<CommitItem>& items, const ParallelFor& parallel) {
   std::unique_ptr<std::atomic<int64_t>[]> missing(new std::atomic<int64_t>[items.size()]());
+  auto gather = [&](size_t i, int64_t begin, int64_t n) {
+    items[i].table->Gather(items[i].handles + begin, n, items[i].rows + begin * items[i].table->config().dim);
+  };
   ForEachShard(items, kResolveCost, parallel, [&](size_t i, int shard) {
     const TablePlan& plan = items[i].plan;
     const int64_t begin = plan.shard_starts[shard], n = plan.shard_starts[shard + 1] - begin;
     if (n == 0) return;
     const int64_t absent =
         items[i].table->Resolve(shard, plan.keys + begin, plan.hints + begin, n, items[i].handles + begin);
-    if (absent > 0 && items[i].insert) missing[i].fetch_add(absent, std::memory_order_relaxed);
+    if (absent > 0 && items[i].insert) {
+      missing[i].fetch_add(absent, std::memory_order_relaxed);
+    } else {
+      gather(i, begin, n);  // while the shard's keys and rows are still near
+    }
   });
 
   bool any = false;
@@ -64,10 +65,14 @@ Status Commit(const std::vector<CommitItem>& items, const ParallelFor& parallel)
       if (missing[i] == 0) return;
       const TablePlan& plan = items[i].plan;
       const int64_t begin = plan.shard_starts[shard], n = plan.shard_starts[shard + 1] - begin;
+      int64_t* handles = items[i].handles + begin;
+      if (std::find(handles, handles + n, kNoRow) == handles + n) return;  // complete, and gathered above
       int64_t inserted = 0;
-      const Status status = items[i].table->Insert(shard, plan.keys + begin, n, items[i].handles + begin, &inserted);
+      const Status status = items[i].table->Insert(shard, plan.keys + begin, n, handles, &inserted);
       made[i].fetch_add(inserted, std::memory_order_relaxed);
-      if (!status.ok()) {
+      if (status.ok()) {
+        gather(i, begin, n);
+      } else {
         std::lock_guard<std::mutex> lock(mutex);
         failure = status;
       }
@@ -76,11 +81,6 @@ Status Commit(const std::vector<CommitItem>& items, const ParallelFor& parallel)
     MXREC_RETURN_IF_ERROR(failure);
   }
 
-  ForEachShard(items, kGatherCost, parallel, [&](size_t i, int shard) {
-    const TablePlan& plan = items[i].plan;
-    const int64_t begin = plan.shard_starts[shard], n = plan.shard_starts[shard + 1] - begin;
-    items[i].table->Gather(items[i].handles + begin, n, items[i].rows + begin * items[i].table->config().dim);
-  });
   return Status();
 }
 

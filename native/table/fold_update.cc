@@ -75,23 +75,19 @@ void FoldUpdate(const std::vector<FoldUpdateItem>& items, const Rule& rule, cons
                 const ParallelFor& parallel) {
   // Units of this many keys: small enough to share out many small tables, large enough to prefetch ahead.
   constexpr int64_t kUnit = 512;
-  std::vector<int64_t> starts(1, 0);
-  int64_t keys = 0, floats = 0;
+  std::vector<int64_t> sizes;
+  int64_t units = 0, keys = 0, floats = 0;
   for (const FoldUpdateItem& item : items) {
-    starts.push_back(starts.back() + (item.plan.keys_size + kUnit - 1) / kUnit);
+    sizes.push_back((item.plan.keys_size + kUnit - 1) / kUnit);
+    units += sizes.back();
     keys += item.plan.keys_size;
     floats += item.plan.keys_size * item.table->config().dim;
   }
-  const int64_t units = starts.back();
   if (units == 0) return;
   const int64_t cost = (40 * keys + floats * (1 + rule.slots)) / units + 1;
-  parallel.Run(units, cost, [&](int64_t begin, int64_t end) {
-    size_t i = std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin() - 1;
-    for (int64_t unit = begin; unit < end; ++unit) {
-      while (unit >= starts[i + 1]) ++i;
-      const int64_t from = (unit - starts[i]) * kUnit;
-      FoldUpdateKeys(items[i], rule, hyper, from, std::min(from + kUnit, items[i].plan.keys_size));
-    }
+  RunLists(parallel, sizes, cost, [&](size_t i, int64_t unit) {
+    const int64_t from = unit * kUnit;
+    FoldUpdateKeys(items[i], rule, hyper, from, std::min(from + kUnit, items[i].plan.keys_size));
   });
 }
 

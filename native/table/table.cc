@@ -85,16 +85,18 @@ int64_t Table::Resolve(int shard, const int64_t* keys, const int64_t* hints, int
   auto usable = [&](int64_t hint) {
     return hint >= 0 && hint <= UINT32_MAX && store_.Contains(static_cast<uint32_t>(hint));
   };
+  auto prefetch = [&](int64_t i) {
+    if (usable(hints[i])) {
+      store_.PrefetchKey(static_cast<uint32_t>(hints[i]));
+    } else {
+      s.index.Prefetch(HashKey(keys[i]));
+    }
+  };
   std::shared_lock<std::shared_mutex> lock(s.mutex);
   int64_t missing = 0;
+  for (int64_t i = 0; i < std::min<int64_t>(n, kAhead); ++i) prefetch(i);
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) {
-      if (usable(hints[i + kAhead])) {
-        store_.PrefetchKey(static_cast<uint32_t>(hints[i + kAhead]));
-      } else {
-        s.index.Prefetch(HashKey(keys[i + kAhead]));
-      }
-    }
+    if (i + kAhead < n) prefetch(i + kAhead);
     const int64_t key = keys[i];
     int64_t row = hints[i];
     // The row's own key decides. kVacant is the one key a vacant row shows too; it takes the index's word.
@@ -106,6 +108,7 @@ int64_t Table::Resolve(int shard, const int64_t* keys, const int64_t* hints, int
       ++missing;
     } else {
       handles[i] = Handle(key, row);
+      PrefetchRow(store_.row(static_cast<uint32_t>(row)), config_.dim);  // Gather comes next
     }
   }
   return missing;
@@ -168,10 +171,12 @@ Status Table::Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles
 void Table::Gather(const int64_t* handles, int64_t n, float* out) const {
   const int64_t dim = config_.dim;
   const size_t bytes = dim * sizeof(float);
+  auto prefetch = [&](int64_t i) {
+    if (handles[i] != kNoRow) PrefetchRow(store_.row(static_cast<uint32_t>(handles[i])), dim);
+  };
+  for (int64_t i = 0; i < std::min<int64_t>(n, kAhead); ++i) prefetch(i);
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n && handles[i + kAhead] != kNoRow) {
-      PrefetchRow(store_.row(static_cast<uint32_t>(handles[i + kAhead])), dim);
-    }
+    if (i + kAhead < n) prefetch(i + kAhead);
     if (handles[i] == kNoRow) {
       std::memset(out + i * dim, 0, bytes);
     } else {

@@ -2,6 +2,9 @@
 //
 // Not stateful, on purpose: the only thing it reads from a table is the hints, and hints may be wrong. So TensorFlow
 // may run it in parallel, ahead, or twice, and a training run gives the same bits.
+#include <memory>
+#include <mutex>
+
 #include "batch/grouping.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -66,7 +69,8 @@ class PrepareOp : public OpKernel {
 
     const PoolFor pool(c);
     const int64_t count = static_cast<int64_t>(tables_.size());
-    std::vector<Grouping> groupings(tables_.size());
+    std::unique_ptr<Groupings> scratch = TakeScratch();
+    Groupings& groupings = *scratch;
     const int64_t cost = 1 + total * 20 / count;  // nanoseconds per table
     pool.Run(count, cost, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) groupings[t].Build(ids[t], tables[t]->shard_bits());
@@ -89,11 +93,26 @@ class PrepareOp : public OpKernel {
         }
       }
     });
+    std::lock_guard<std::mutex> lock(mutex_);
+    scratch_.push_back(std::move(scratch));
   }
 
  private:
+  using Groupings = std::vector<Grouping>;
+
+  // Groupings of an earlier batch, whose memory serves again; several batches may be under way at once.
+  std::unique_ptr<Groupings> TakeScratch() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (scratch_.empty()) return std::make_unique<Groupings>(tables_.size());
+    std::unique_ptr<Groupings> scratch = std::move(scratch_.back());
+    scratch_.pop_back();
+    return scratch;
+  }
+
   std::vector<std::string> tables_;
   std::vector<int64_t> table_of_feature_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Groupings>> scratch_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("MxrecPrepare").Device(tensorflow::DEVICE_CPU), PrepareOp);
