@@ -14,6 +14,8 @@ class GraphState:
     expansions: dict[tuple[tuple, bool, int], object] = dataclasses.field(default_factory=dict)
     # handles tensor -> table
     handles: dict[tuple, object] = dataclasses.field(default_factory=dict)
+    # optimizer -> its variables in this graph
+    optimizer_variables: dict[object, tuple] = dataclasses.field(default_factory=dict)
     lookup_names: dict[str, int] = dataclasses.field(default_factory=dict)
     wants_modification: bool = False
 

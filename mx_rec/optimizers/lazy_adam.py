@@ -9,6 +9,7 @@ t counts the steps of the optimizer, not of the row.
 import tensorflow as tf
 
 from mx_rec import _check
+from mx_rec.core import _graph
 from mx_rec.optimizers._base import SparseOptimizer, learning_rate_argument, learning_rate_now
 
 
@@ -29,22 +30,22 @@ class LazyAdam(SparseOptimizer):
         self._beta1 = _check.real("beta1", beta1, 0.0, 1.0, low_open=True, high_open=True)
         self._beta2 = _check.real("beta2", beta2, 0.0, 1.0)
         self._epsilon = _check.real("epsilon", epsilon, 0.0, 1.0, low_open=True)
-        self._powers = {}  # graph -> the variables beta1^t, beta2^t
 
     def _slot_specs(self):
         return [("LazyAdam_momentum", 0.0), ("LazyAdam_velocity", 0.0)]
 
     def _power_variables(self):
-        graph = tf.compat.v1.get_default_graph()
-        if graph not in self._powers:
+        """The variables beta1^t and beta2^t of the default graph."""
+        known = _graph.state().optimizer_variables
+        if self not in known:
             with tf.name_scope(""), tf.control_dependencies(None):
-                self._powers[graph] = tuple(
+                known[self] = tuple(
                     tf.compat.v1.Variable(
                         value, name=f"{self.get_name()}_{label}", trainable=False, dtype=tf.float32, use_resource=True
                     )
                     for label, value in (("beta1_power", self._beta1), ("beta2_power", self._beta2))
                 )
-        return self._powers[graph]
+        return known[self]
 
     def _hyper(self):
         # In float32 and in this order, as TensorFlow's Adam computes it.
