@@ -29,6 +29,15 @@ _EVALUATION = -1  # as a step number: the stream of the evaluation set
 
 
 @dataclasses.dataclass(frozen=True)
+class Log:
+    """Impressions as [steps, batch size] numbers of users and items; the features follow from `Clicks.features_of`."""
+
+    user: np.ndarray
+    item: np.ndarray
+    label: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
 class Batch:
     features: dict  # name -> int64 ids
     label: np.ndarray  # float32 [n], 1 is a click
@@ -47,7 +56,7 @@ class Batch:
 
 
 class Clicks:
-    """The log of one seed. Batch n is the same in every run, whatever was drawn before."""
+    """The log of one seed. Step n is the same in every run, whatever was drawn before."""
 
     def __init__(self, seed: int):
         self._seed = seed
@@ -62,28 +71,43 @@ class Clicks:
         self._appeal = rng.standard_normal(ITEMS)
         self._history = self._choose_history(rng)
 
-    def batch(self, step: int, size: int) -> Batch:
-        """The impressions of training step `step`, from 0."""
-        rng = np.random.default_rng([self._seed, 1, step + 1])
-        user, item = _power_law(rng, USERS, size), _power_law(rng, ITEMS, size)
-        affinity = np.einsum("nd,nd->n", self._tastes[user], self._traits[item])
-        probability = 1.0 / (1.0 + np.exp(-(_OFFSET + self._appeal[item] + _STRENGTH * affinity)))
+    def log(self, first: int, last: int, size: int) -> Log:
+        """The impressions of training steps [first, last), from 0."""
+        user = np.empty((max(0, last - first), size), np.int32)
+        item, label = np.empty_like(user), np.empty(user.shape, np.float32)
+        for row, step in enumerate(range(first, last)):
+            user[row], item[row], label[row], _ = self._draw(step, size)
+        return Log(user, item, label)
+
+    @property
+    def features_of(self) -> dict:
+        """Feature -> ("user" or "item", the ids [count, ...] of each user or item)."""
+        return {
+            "user": ("user", _ids("user", np.arange(USERS))),
+            "segments": ("user", _ids("segment", self._segments)),
+            "history": ("user", _ids("item", self._history)),
+            "item": ("item", _ids("item", np.arange(ITEMS))),
+            "category": ("item", _ids("category", self._categories)),
+        }
+
+    def evaluation(self, size: int) -> Batch:
+        """Impressions that no training step shows."""
+        user, item, label, probability = self._draw(_EVALUATION, size)
+        number = {"user": user, "item": item}
         return Batch(
-            features={
-                "user": _ids("user", user),
-                "segments": _ids("segment", self._segments[user]),
-                "history": _ids("item", self._history[user]),
-                "item": _ids("item", item),
-                "category": _ids("category", self._categories[item]),
-            },
-            label=(rng.random(size) < probability).astype(np.float32),
+            features={name: ids[number[whose]] for name, (whose, ids) in self.features_of.items()},
+            label=label,
             probability=probability,
             appeal=self._appeal[item],
         )
 
-    def evaluation(self, size: int) -> Batch:
-        """Impressions that no training step shows."""
-        return self.batch(_EVALUATION, size)
+    def _draw(self, step, size):
+        """(users, items, labels, click probabilities) of one step."""
+        rng = np.random.default_rng([self._seed, 1, step + 1])
+        user, item = _power_law(rng, USERS, size), _power_law(rng, ITEMS, size)
+        affinity = np.einsum("nd,nd->n", self._tastes[user], self._traits[item])
+        probability = 1.0 / (1.0 + np.exp(-(_OFFSET + self._appeal[item] + _STRENGTH * affinity)))
+        return user, item, (rng.random(size) < probability).astype(np.float32), probability
 
     def _choose_history(self, rng):
         """[USERS, HISTORY] items: what each user liked best of some popular ones."""

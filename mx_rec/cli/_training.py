@@ -31,8 +31,8 @@ _HALVED_AFTER = 600  # steps; then 1 / sqrt(step), whatever --steps says, so tha
 @dataclasses.dataclass(frozen=True)
 class _Graph:
     tables: dict
-    train_initializer: object
-    evaluation_initializer: object
+    train_input: object
+    evaluation_input: object
     train: object  # one step
     loss: object
     scores: object  # of one evaluation batch
@@ -63,7 +63,7 @@ def train(options, directory) -> int:
         saver = v1.train.Saver(max_to_keep=3)
         start_asc_pipeline()
         with v1.Session() as session, _StopRequest() as stop:
-            session.run(graph.train_initializer)
+            graph.train_input.start(session)
             if checkpoint:
                 saver.restore(session, checkpoint)
                 # So that checkpoints of the earlier run count towards max_to_keep.
@@ -98,19 +98,20 @@ def _build(options, clicks, held_out, first):
     v1.set_random_seed(options.seed)
     train_specs, evaluation_specs = _two_tower.feature_specs(), _two_tower.feature_specs()
 
-    def train_batches():
-        for step in range(first, options.steps):
-            batch = clicks.batch(step, options.batch_size)
-            yield {**batch.features, "label": batch.label}
+    log = clicks.log(first, options.steps, options.batch_size)
+    ids_of = {name: (whose, _Fed(ids)) for name, (whose, ids) in clicks.features_of.items()}
 
-    def evaluation_batches():
-        size = _EVALUATION_SIZE // _EVALUATION_STEPS
-        for start in range(0, _EVALUATION_SIZE, size):
-            features = {name: ids[start : start + size] for name, ids in held_out.features.items()}
-            yield {**features, "label": held_out.label[start : start + size]}
+    def look_up_features(impressions):
+        features = {name: tf.gather(ids.tensor, impressions[whose]) for name, (whose, ids) in ids_of.items()}
+        return {**features, "label": impressions["label"]}
 
-    train_iterator, train_batch = _input(train_batches, held_out, train_specs, is_train=True)
-    evaluation_iterator, evaluation_batch = _input(evaluation_batches, held_out, evaluation_specs, is_train=False)
+    impressions = {"user": _Fed(log.user), "item": _Fed(log.item), "label": _Fed(log.label)}
+    train_input = _input(impressions, train_specs, is_train=True, make_features=look_up_features)
+    train_input.feeds.update(ids.feed for _, ids in ids_of.values())
+
+    batches = {**held_out.features, "label": held_out.label}
+    batches = {name: _Fed(v.reshape(_EVALUATION_STEPS, -1, *v.shape[1:])) for name, v in batches.items()}
+    evaluation_input = _input(batches, evaluation_specs, is_train=False)
 
     global_step = v1.train.get_or_create_global_step()
     rate = _LEARNING_RATE / tf.sqrt(1.0 + 3.0 * tf.cast(global_step, tf.float32) / _HALVED_AFTER)
@@ -118,9 +119,10 @@ def _build(options, clicks, held_out, first):
     sparse_optimizer = create_hash_optimizer(learning_rate=rate)
 
     tables = _two_tower.create_tables(options.seed)
-    logits = _two_tower.logits(tables, train_specs, train_batch, is_train=True)
-    scores = _two_tower.logits(tables, evaluation_specs, evaluation_batch, is_train=False)
-    loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=train_batch["label"], logits=logits))
+    logits = _two_tower.logits(tables, train_specs, train_input.batch, is_train=True)
+    scores = _two_tower.logits(tables, evaluation_specs, evaluation_input.batch, is_train=False)
+    labels = train_input.batch["label"]
+    loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits))
 
     dense_variables, sparse_variables = get_dense_and_sparse_variable()
     dense_gradients = dense_optimizer.compute_gradients(loss, dense_variables)
@@ -129,14 +131,32 @@ def _build(options, clicks, held_out, first):
         dense_optimizer.apply_gradients(dense_gradients, global_step=global_step),
         sparse_optimizer.apply_gradients(zip(sparse_gradients, sparse_variables)),
     )
-    return _Graph(tables, train_iterator.initializer, evaluation_iterator.initializer, train, loss, scores)
+    return _Graph(tables, train_input, evaluation_input, train, loss, scores)
 
 
-def _input(batches, example, specs, is_train):
-    """(iterator, batch tensors) of a generator of batches shaped like `example`."""
-    signature = {name: tf.TensorSpec([None, *ids.shape[1:]], tf.int64) for name, ids in example.features.items()}
-    signature["label"] = tf.TensorSpec([None], tf.float32)
-    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
+class _Fed:
+    """An array that the graph gets when an iterator starts, so that it is in no checkpoint's graph file."""
+
+    def __init__(self, array):
+        self.tensor = v1.placeholder(array.dtype, array.shape)
+        self.feed = (self.tensor, array)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Input:
+    batch: dict
+    initializer: object
+    feeds: dict
+
+    def start(self, session):
+        session.run(self.initializer, self.feeds)
+
+
+def _input(arrays, specs, is_train, make_features=None):
+    """The input of `arrays`, a batch per index of their first axis."""
+    dataset = tf.data.Dataset.from_tensor_slices({name: fed.tensor for name, fed in arrays.items()})
+    if make_features is not None:
+        dataset = dataset.map(make_features)
     dataset = dataset.map(get_asc_insert_func(tgt_key_specs=specs, is_training=is_train, dump_graph=False))
     dataset = dataset.prefetch(10)
     if not is_train:
@@ -145,11 +165,11 @@ def _input(batches, example, specs, is_train):
         tuning.autotune.enabled = False
         dataset = dataset.with_options(tuning)
     iterator = v1.data.make_initializable_iterator(dataset)
-    return iterator, iterator.get_next()
+    return _Input(iterator.get_next(), iterator.initializer, dict(fed.feed for fed in arrays.values()))
 
 
 def _evaluate(session, graph, held_out):
-    session.run(graph.evaluation_initializer)
+    graph.evaluation_input.start(session)
     scores = [session.run(graph.scores) for _ in range(_EVALUATION_STEPS)]
     return _clicks.auc(held_out.label, np.concatenate(scores))
 

@@ -170,15 +170,23 @@ def test_bad_numbers_are_refused(arguments, capsys):
     assert "must be a whole number" in capsys.readouterr().err
 
 
-def test_batches_follow_from_seed_and_step_alone():
-    once, again = _clicks.Clicks(3), _clicks.Clicks(3)
-    again.batch(0, 10)
-    first, second = once.batch(7, 500), again.batch(7, 500)
-    for name, ids in first.features.items():
-        np.testing.assert_array_equal(ids, second.features[name])
-    np.testing.assert_array_equal(first.label, second.label)
-    assert not np.array_equal(first.features["user"], once.batch(8, 500).features["user"])
-    assert not np.array_equal(first.features["user"], _clicks.Clicks(4).batch(7, 500).features["user"])
+def test_steps_follow_from_seed_and_number_alone():
+    whole, part = _clicks.Clicks(3).log(0, 9, 500), _clicks.Clicks(3).log(7, 9, 500)
+    for name in ("user", "item", "label"):
+        np.testing.assert_array_equal(getattr(whole, name)[7:], getattr(part, name))
+    assert not np.array_equal(part.user[0], part.user[1])
+    assert not np.array_equal(part.user, _clicks.Clicks(4).log(7, 9, 500).user)
+    assert _clicks.Clicks(3).log(5, 5, 500).user.shape == (0, 500)
+
+
+def test_a_user_brings_the_same_ids_wherever_he_appears():
+    features = _clicks.Clicks(3).evaluation(5000).features
+    for name in ("segments", "history"):
+        rows = {}
+        for user, ids in zip(features["user"].tolist(), features[name].tolist()):
+            assert rows.setdefault(user, ids) == ids
+    assert features["segments"].shape == (5000, _clicks.SEGMENTS_PER_USER)
+    assert features["history"].shape == (5000, _clicks.HISTORY)
 
 
 def test_ids_are_hashed_one_to_one_and_of_either_sign():
@@ -188,7 +196,7 @@ def test_ids_are_hashed_one_to_one_and_of_either_sign():
 
 
 def test_popularity_follows_a_power_law():
-    users = _clicks.Clicks(1).batch(0, 100_000).features["user"]
+    users = _clicks.Clicks(1).log(0, 1, 100_000).user
     counts = np.sort(np.unique(users, return_counts=True)[1])[::-1]
     share = counts[: len(counts) // 100].sum() / counts.sum()
     assert 0.05 < share < 0.5  # of the busiest 1 %
