@@ -73,7 +73,7 @@ def create_table(
         raise ValueError(
             f"table '{name}': `ssd_vocabulary_size` needs a `host_vocabulary_size` above 0, got ssd {ssd} and host 0"
         )
-    _check_paths(ssd_data_path, ssd)
+    _check_paths(ssd_data_path)
     for label, value in (
         ("is_save", is_save),
         ("is_dp", is_dp),
@@ -212,7 +212,7 @@ def _dim(dim):
     return _check.integer("dim", dim, 1, 8192)
 
 
-def _check_paths(paths, ssd):
+def _check_paths(paths):
     import os
 
     if paths is None:
