@@ -122,14 +122,15 @@ def _commit(plan, features_of_table, table, is_train):
 
     state = _graph.state()
     commit = state.commits.setdefault((_graph.key(plan), is_train), {})
-    if table.table_name not in commit:
-        # Inside a branch the outputs cannot serve other lookups, so other tables have no business there.
+    pair = commit.get(table.table_name)
+    # Inside a branch the outputs cannot serve other lookups, so other tables have no business there.
+    is_shared = pair is not None or _is_top_level(plan.graph)
+    if pair is None:
         names = [name for name in features_of_table if name in state.tables and name not in commit]
-        if not _is_top_level(plan.graph):
-            names = [table.table_name]
+        names = names if is_shared else [table.table_name]
         tables = [state.tables[name] for name in names]
         # One commit serves lookups built under different control dependencies, so it takes none of them.
-        with tf.control_dependencies(None) if _is_top_level(plan.graph) else contextlib.nullcontext():
+        with tf.control_dependencies(None) if is_shared else contextlib.nullcontext():
             rows, handles = library.ops().mxrec_lookup(
                 plan=plan,
                 anchors=[t.variable.handle for t in tables],
@@ -140,16 +141,14 @@ def _commit(plan, features_of_table, table, is_train):
                 modes=[_SKIP] * len(names),
                 name="commit",
             )
-        made = {name: (rows[i], handles[i]) for i, name in enumerate(names)}
-        for name, pair in made.items():
-            state.handles[_graph.key(pair[1])] = state.tables[name]
-        if not _is_top_level(plan.graph):
-            _ask_for(made[table.table_name][0], is_train)
-            return made[table.table_name]
-        commit.update(made)
-    pair = commit[table.table_name]
+        made = dict(zip(names, zip(rows, handles)))
+        for name, (_, its_handles) in made.items():
+            state.handles[_graph.key(its_handles)] = state.tables[name]
+        if is_shared:
+            commit.update(made)
+        pair = made[table.table_name]
     _ask_for(pair[0], is_train)
-    if is_train:
+    if is_train and is_shared:
         _collect(*pair)
     return pair
 

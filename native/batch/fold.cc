@@ -11,6 +11,14 @@ int64_t RowCost(int64_t dim) { return 10 + dim / 4; }
 
 }  // namespace
 
+PositionRange PositionsIn(const TablePlan& table, const FeaturePlan& feature, int64_t u) {
+  const int32_t* begin = table.positions + table.offsets[u];
+  const int32_t* end = table.positions + table.offsets[u + 1];
+  if (feature.size == table.positions_size) return {begin, end};
+  begin = std::lower_bound(begin, end, static_cast<int32_t>(feature.first));
+  return {begin, std::lower_bound(begin, end, static_cast<int32_t>(feature.first + feature.size))};
+}
+
 void Expand(const TablePlan& table, const FeaturePlan& feature, const float* rows, int64_t dim, float* out,
             const ParallelFor& parallel) {
   const int32_t* index = table.index + feature.first;
@@ -21,17 +29,10 @@ void Expand(const TablePlan& table, const FeaturePlan& feature, const float* row
 
 void Fold(const TablePlan& table, const FeaturePlan& feature, const float* gradient, int64_t dim, float* out,
           const ParallelFor& parallel) {
-  const int32_t first = static_cast<int32_t>(feature.first);
-  const int32_t last = static_cast<int32_t>(feature.first + feature.size);
-  const bool whole = feature.size == table.positions_size;
+  const int64_t first = feature.first;
   parallel.Run(table.keys_size, 2 * RowCost(dim), [&, dim](int64_t begin, int64_t end) {
     for (int64_t u = begin; u < end; ++u) {
-      const int32_t* from = table.positions + table.offsets[u];
-      const int32_t* to = table.positions + table.offsets[u + 1];
-      if (!whole) {
-        from = std::lower_bound(from, to, first);
-        to = std::lower_bound(from, to, last);
-      }
+      const auto [from, to] = PositionsIn(table, feature, u);
       float* sum = out + u * dim;
       if (from == to) {
         std::memset(sum, 0, dim * sizeof(float));

@@ -10,6 +10,13 @@
 
 namespace mxrec {
 
+// The positions of key `u` that lie in `feature`, ascending.
+struct PositionRange {
+  const int32_t* begin;
+  const int32_t* end;
+};
+PositionRange PositionsIn(const TablePlan& table, const FeaturePlan& feature, int64_t u);
+
 // out[size, dim] = rows[index[first + i], :] for the positions of one feature.
 void Expand(const TablePlan& table, const FeaturePlan& feature, const float* rows, int64_t dim, float* out,
             const ParallelFor& parallel);

@@ -23,8 +23,8 @@ MemoryStore::MemoryStore(RowLayout layout, int shards)
     : layout_(std::move(layout)),
       stride_(layout_.stride()),
       shards_(shards),
-      rows_directory_(kSlabs * sizeof(*rows_), kPages),
-      keys_directory_(kKeySlabs * sizeof(*keys_), kPages),
+      rows_directory_(kSlabs * sizeof(*rows_), Pages::Kind::kLazy),
+      keys_directory_(kKeySlabs * sizeof(*keys_), Pages::Kind::kLazy),
       rows_(static_cast<std::atomic<float*>*>(rows_directory_.data())),
       keys_(static_cast<std::atomic<std::atomic<int64_t>*>*>(keys_directory_.data())) {}
 

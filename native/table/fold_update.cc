@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "batch/fold.h"
 #include "update/vectorize.h"
 
 namespace mxrec {
@@ -14,19 +15,6 @@ constexpr int64_t kAhead = 8;
 MXREC_VECTORIZED
 void Add(float* __restrict sum, const float* __restrict term, int64_t dim) {
   for (int64_t j = 0; j < dim; ++j) sum[j] += term[j];
-}
-
-// The positions of key `u` that lie in `feature`.
-struct Range {
-  const int32_t* begin;
-  const int32_t* end;
-};
-Range PositionsIn(const TablePlan& plan, const FeaturePlan& feature, int64_t u) {
-  const int32_t* begin = plan.positions + plan.offsets[u];
-  const int32_t* end = plan.positions + plan.offsets[u + 1];
-  if (feature.size == plan.positions_size) return {begin, end};
-  begin = std::lower_bound(begin, end, static_cast<int32_t>(feature.first));
-  return {begin, std::lower_bound(begin, end, static_cast<int32_t>(feature.first + feature.size))};
 }
 
 void FoldUpdateKeys(const FoldUpdateItem& item, const Rule& rule, const float* hyper, int64_t from, int64_t to) {
@@ -47,7 +35,7 @@ void FoldUpdateKeys(const FoldUpdateItem& item, const Rule& rule, const float* h
     if (handle == kNoRow || (handle & kFrozen) != 0) continue;
     const float* gradient = nullptr;
     for (const FoldUpdateItem::Gradient& g : item.gradients) {
-      const Range range = PositionsIn(item.plan, *g.feature, u);
+      const PositionRange range = PositionsIn(item.plan, *g.feature, u);
       if (range.begin == range.end) continue;
       const float* base = g.values - g.feature->first * dim;
       const float* sum = base + *range.begin * dim;  // a key that occurs once needs no copy

@@ -144,7 +144,6 @@ Status Table::NewRow(int shard, uint64_t hash, int64_t key, uint32_t* row) {
 Status Table::Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles, int64_t* inserted) {
   Shard& s = shards_[shard];
   const int64_t wanted = std::count(handles, handles + n, kNoRow);
-  if (wanted == 0) return Status();
   std::unique_lock<std::shared_mutex> lock(s.mutex);
   MXREC_RETURN_IF_ERROR(s.index.Reserve(wanted, store_));
   int64_t made = 0;

@@ -1,7 +1,6 @@
 // MxrecUpdate: applies an optimizer's rule to rows, in place. `handles` and `gradient` rows go together; with
 // unique = false the same row may come several times and its gradients are summed first.
-#include <cstring>
-
+#include "batch/fold.h"
 #include "batch/grouping.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -63,17 +62,14 @@ class UpdateOp : public OpKernel {
     grouping.Build({{handles.data(), n}}, 0);
     const int64_t rows = grouping.keys_size();
     std::vector<float> sums(rows * dim);
-    pool.Run(rows, 20 + dim, [&](int64_t begin, int64_t end) {
-      for (int64_t u = begin; u < end; ++u) {
-        float* sum = sums.data() + u * dim;
-        const int32_t first = grouping.offsets()[u], last = grouping.offsets()[u + 1];
-        std::memcpy(sum, gradients + grouping.positions()[first] * dim, dim * sizeof(float));
-        for (int32_t p = first + 1; p < last; ++p) {
-          const float* g = gradients + grouping.positions()[p] * dim;
-          for (int64_t j = 0; j < dim; ++j) sum[j] += g[j];
-        }
-      }
-    });
+    TablePlan groups;
+    groups.positions_size = n;
+    groups.keys_size = rows;
+    groups.offsets = grouping.offsets().data();
+    groups.positions = grouping.positions().data();
+    FeaturePlan everything;
+    everything.size = n;
+    Fold(groups, everything, gradients, dim, sums.data(), pool);
     Apply(table.get(), hyper.data(), grouping.keys().data(), sums.data(), rows, pool);
   }
 
