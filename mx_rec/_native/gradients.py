@@ -9,7 +9,7 @@ def register() -> None:
     import tensorflow as tf
 
     tf.RegisterGradient("MxrecLookup")(_lookup)
-    tf.RegisterGradient("MxrecExpand")(_expand)
+    tf.RegisterGradient("MxrecEmbeddings")(_embeddings)
     for op in ("MxrecPrepare", "MxrecFold", "MxrecHasRow", "MxrecTouched", "MxrecUpdate", "MxrecFoldUpdate"):
         tf.no_gradient(op)
 
@@ -69,17 +69,18 @@ def _is_filler(gradient, output):
     return op is not None and op.type == "ZerosLike" and op.inputs[0] is output
 
 
-def _expand(op, gradient):
+def _embeddings(op, gradient):
     import tensorflow as tf
 
     from mx_rec._native import library
 
     rows = library.ops().mxrec_fold(
         gradient=tf.convert_to_tensor(gradient),
-        plan=op.inputs[1],
+        plan=op.inputs[2],
         table=op.get_attr("table"),
         feature=op.get_attr("feature"),
-        dim=op.inputs[0].shape[1],
+        pooled=op.get_attr("pooled"),
+        dim=op.inputs[1].shape[1],
         name="fold",
     )
-    return [rows, None]
+    return [None, rows, None]

@@ -8,10 +8,10 @@ class GraphState:
     """Tensors are kept by `key`."""
 
     tables: dict[str, object] = dataclasses.field(default_factory=dict)
-    # (plan, is_train) -> table -> (rows [U, dim], handles [U])
-    commits: dict[tuple[tuple, bool], dict[str, tuple]] = dataclasses.field(default_factory=dict)
-    # (plan, is_train, feature) -> embeddings
-    expansions: dict[tuple[tuple, bool, int], object] = dataclasses.field(default_factory=dict)
+    # (plan, is_train) -> table -> its commit; (plan, is_train, is_pooled) for a second view of a feature
+    commits: dict[tuple, dict[str, object]] = dataclasses.field(default_factory=dict)
+    # (plan, is_train, feature, is_pooled) -> embeddings
+    embeddings: dict[tuple, object] = dataclasses.field(default_factory=dict)
     # handles tensor -> table
     handles: dict[tuple, object] = dataclasses.field(default_factory=dict)
     # optimizer -> its variables in this graph
@@ -45,6 +45,14 @@ def state(graph=None) -> GraphState:
 def key(tensor) -> tuple[int, str]:
     """What tells a tensor from all others of a state: names are unique in a graph, and a branch of tf.cond is one."""
     return id(tensor.graph), tensor.name
+
+
+def is_top_level(graph) -> bool:
+    """Whether ops now go to `graph` itself, not into a branch or loop of it."""
+    import tensorflow as tf
+
+    current = tf.compat.v1.get_default_graph()
+    return current is graph and current._get_control_flow_context() is None
 
 
 def forget_all() -> None:

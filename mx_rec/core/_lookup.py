@@ -1,36 +1,82 @@
-"""Building the ops of a lookup: plan -> commit and gather -> expand.
-
-The first lookup of a batch builds one commit for all tables of its insert function that exist by then, so that a step
-runs one op however many tables it reads; later lookups pick their outputs.
-"""
-
-import contextlib
+"""Building a lookup: the plan of its batch, the commit that looks it up, and what the script gets to see."""
 
 from mx_rec._native import library
-from mx_rec.constants import constants
-from mx_rec.core import _graph
+from mx_rec.core import _commit, _graph
 from mx_rec.core.asc import _insertion
 
-# Modes of MxrecLookup (native/tf/lookup.cc).
-_SKIP, _READ, _INSERT = 0, 1, 2
 
-
-def from_spec(table, spec, batch, is_train):
+def from_spec(table, spec, batch, is_train, combiner=None):
     """(embeddings, has_row builder) of `spec`'s ids in `batch`."""
     insertion, place, plan = _locate(table, spec, batch)
-    rows, handles = _commit(plan, insertion.features_of_table, table, is_train)
-    return _expand(plan, rows, handles, place.feature, place.table, _ids_shape(spec, batch, insertion, place), is_train)
+    ids_shape = _ids_shape(spec, batch, insertion, place)
+    return _view(plan, insertion.layout, table, place.feature, ids_shape, is_train, combiner)
 
 
-def from_tensor(table, ids, is_train):
+def from_tensor(table, ids, is_train, combiner=None):
     """The same for a tensor of ids, prepared in the step."""
     import tensorflow as tf
 
     plan = library.ops().mxrec_prepare(
         ids=[tf.cast(ids, tf.int64)], tables=[table.table_name], table_of_feature=[0], name="prepare"
     )
-    rows, handles = _commit(plan, {table.table_name: 1}, table, is_train)
-    return _expand(plan, rows, handles, 0, 0, ids.shape, is_train)
+    return _view(plan, _commit.Layout((table.table_name,), (0,)), table, 0, ids.shape, is_train, combiner)
+
+
+def combine(embeddings, combiner):
+    """Pools embeddings [..., n, dim] that exist one by one."""
+    import tensorflow as tf
+
+    if combiner == "mean":
+        return tf.reduce_mean(embeddings, axis=-2)
+    pooled = tf.reduce_sum(embeddings, axis=-2)
+    if combiner == "sqrtn":
+        pooled /= tf.sqrt(tf.cast(tf.shape(embeddings)[-2], tf.float32))
+    return pooled
+
+
+def _view(plan, layout, table, feature, ids_shape, is_train, combiner):
+    if combiner is None:
+        return _embeddings(plan, layout, table, feature, ids_shape, is_train, False)
+    if ids_shape.rank == 0:
+        raise ValueError(
+            f"table '{table.table_name}': `combiner` pools the last axis of the ids, but these ids are a scalar"
+        )
+    size = None if ids_shape.rank is None else ids_shape[-1]
+    if combiner != "sum" and not size:
+        embeddings, has_row = _embeddings(plan, layout, table, feature, ids_shape, is_train, False)
+        return combine(embeddings, combiner), has_row
+    embeddings, has_row = _embeddings(plan, layout, table, feature, ids_shape, is_train, True)
+    if combiner != "sum":
+        embeddings /= size if combiner == "mean" else size**0.5
+    return embeddings, has_row
+
+
+def _embeddings(plan, layout, table, feature, ids_shape, is_train, is_pooled):
+    state = _graph.state()
+    key = (_graph.key(plan), is_train, feature, is_pooled)
+    number = layout.table_of_feature[feature]
+    commit = _commit.commit(plan, layout, table, feature, is_pooled, is_train)
+    embeddings = state.embeddings.get(key)
+    if embeddings is None:
+        embeddings = library.ops().mxrec_embeddings(
+            embeddings=commit.embeddings(feature, is_pooled, is_train),
+            rows=commit.rows,
+            plan=plan,
+            table=number,
+            feature=feature,
+            pooled=is_pooled,
+            ids_shape=ids_shape,
+            name="embeddings",
+        )
+        if _graph.is_top_level(plan.graph):
+            state.embeddings[key] = embeddings
+
+    def has_row():
+        return library.ops().mxrec_has_row(
+            handles=commit.handles, plan=plan, table=number, feature=feature, ids_shape=ids_shape, name="has_row"
+        )
+
+    return embeddings, has_row
 
 
 def _locate(table, spec, batch):
@@ -114,88 +160,3 @@ def _ids_shape(spec, batch, insertion, place):
     import tensorflow as tf
 
     return tf.TensorShape(None) if place.ids_shape.rank is None else tf.TensorShape([None] * place.ids_shape.rank)
-
-
-def _commit(plan, features_of_table, table, is_train):
-    """(rows, handles) of `table` in `plan`, whose tables and their numbers of features `features_of_table` tells."""
-    import tensorflow as tf
-
-    state = _graph.state()
-    commit = state.commits.setdefault((_graph.key(plan), is_train), {})
-    pair = commit.get(table.table_name)
-    # Inside a branch the outputs cannot serve other lookups, so other tables have no business there.
-    is_shared = pair is not None or _is_top_level(plan.graph)
-    if pair is None:
-        names = [name for name in features_of_table if name in state.tables and name not in commit]
-        names = names if is_shared else [table.table_name]
-        tables = [state.tables[name] for name in names]
-        # One commit serves lookups built under different control dependencies, so it takes none of them.
-        with tf.control_dependencies(None) if is_shared else contextlib.nullcontext():
-            rows, handles = library.ops().mxrec_lookup(
-                plan=plan,
-                anchors=[t.variable.handle for t in tables],
-                tables=names,
-                table_in_plan=[list(features_of_table).index(name) for name in names],
-                dims=[t.embedding_size for t in tables],
-                features=[features_of_table[name] for name in names],
-                modes=[_SKIP] * len(names),
-                name="commit",
-            )
-        made = dict(zip(names, zip(rows, handles)))
-        for name, (_, its_handles) in made.items():
-            state.handles[_graph.key(its_handles)] = state.tables[name]
-        if is_shared:
-            commit.update(made)
-        pair = made[table.table_name]
-    _ask_for(pair[0], is_train)
-    if is_train and is_shared:
-        _collect(*pair)
-    return pair
-
-
-def _ask_for(rows, is_train):
-    """Makes the commit serve this table: it skips those that no lookup asked for, so that none of them changes."""
-    import tensorflow as tf
-
-    op = rows.op
-    modes = list(op.get_attr("modes"))
-    if modes[rows.value_index] == _SKIP:
-        modes[rows.value_index] = _INSERT if is_train else _READ
-        value = tf.compat.v1.AttrValue
-        op._set_attr("modes", value(list=value.ListValue(i=modes)))
-
-
-def _collect(rows, handles):
-    """Puts a training lookup's rows and handles where by-address scripts take them from, once."""
-    graph = rows.graph
-    known = graph.get_collection_ref(constants.ASCEND_SPARSE_LOOKUP_ID_OFFSET)
-    if not any(handles is other for other in known):
-        known.append(handles)
-        graph.add_to_collection(constants.ASCEND_SPARSE_LOOKUP_LOCAL_EMB, rows)
-
-
-def _expand(plan, rows, handles, feature, table, ids_shape, is_train):
-    state = _graph.state()
-    key = (_graph.key(plan), is_train, feature)
-    embeddings = state.expansions.get(key)
-    if embeddings is None:
-        embeddings = library.ops().mxrec_expand(
-            rows=rows, plan=plan, table=table, feature=feature, ids_shape=ids_shape, name="expand"
-        )
-        if _is_top_level(plan.graph):
-            state.expansions[key] = embeddings
-
-    def has_row():
-        return library.ops().mxrec_has_row(
-            handles=handles, plan=plan, table=table, feature=feature, ids_shape=ids_shape, name="has_row"
-        )
-
-    return embeddings, has_row
-
-
-def _is_top_level(graph):
-    """Whether ops now go to the graph itself, not into a branch or loop of it."""
-    import tensorflow as tf
-
-    current = tf.compat.v1.get_default_graph()
-    return current is graph and current._get_control_flow_context() is None

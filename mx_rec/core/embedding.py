@@ -127,9 +127,10 @@ def sparse_lookup(
     access_and_evict_config=None,
     is_grad=True,
     serving_default_value=None,
+    combiner=None,
     **kwargs,
 ):
-    """The embeddings of `ids`: a float32 tensor of shape `ids.shape + [dim]`.
+    """The embeddings of `ids`: a float32 tensor of shape `ids.shape + [dim]`, or `ids.shape[:-1] + [dim]` if pooled.
 
     Args:
         hashtable: a table of `create_table`.
@@ -143,6 +144,9 @@ def sparse_lookup(
         access_and_evict_config: a dict of `access_threshold`, `eviction_threshold`, `faae_coefficient`.
         is_grad: False: no gradient flows to the table through this lookup.
         serving_default_value: what ids without a row give instead of zeros; a Tensor broadcastable to the result.
+        combiner: "sum", "mean" or "sqrtn" (the sum divided by the square root of the number) pools the embeddings along
+            the last axis of the ids, without ever holding them one by one: the same numbers as tf.reduce_sum(lookup,
+            axis=-2) and the like, but faster. Ids without a row count as zeros (or the default).
 
     Raises ValueError, RuntimeError or EnvironmentError saying what to change.
     """
@@ -154,6 +158,7 @@ def sparse_lookup(
     _check.instance("hashtable", hashtable, BaseSparseEmbedding, "a table made by create_table")
     for label, value in (("is_train", is_train), ("modify_graph", modify_graph), ("is_grad", is_grad)):
         _check.boolean(label, value)
+    _check.choice("combiner", combiner, (None, "sum", "mean", "sqrtn"))
     if name is not None:
         _check.text("name", name, 255)
     if not config.use_dynamic and send_count is None:
@@ -168,25 +173,29 @@ def sparse_lookup(
     if isinstance(ids, (list, tuple)):
         results = [
             sparse_lookup(hashtable, spec, send_count, is_train, name, modify_graph, batch, access_and_evict_config,
-                          is_grad, serving_default_value)
+                          is_grad, serving_default_value, combiner)
             for spec in _spec_list(ids)
         ]  # fmt: skip
         return results[0] if len(results) == 1 else results
 
     _check_known(hashtable)
+    # Defaults replace single embeddings, so these must exist before they are pooled.
+    pooled = combiner if serving_default_value is None else None
     with tf.name_scope(_scope(hashtable, name)):
         if isinstance(ids, FeatureSpec):
             _check_spec(hashtable, ids, modify_graph)
             hashtable.count_lookup(("spec", ids.name), is_train)
-            embeddings, has_row = _lookup.from_spec(hashtable, ids, batch, is_train)
+            embeddings, has_row = _lookup.from_spec(hashtable, ids, batch, is_train, pooled)
         else:
             _check_ids(hashtable, ids)
             hashtable.count_lookup(("tensor", ids.name), is_train)
             _graph.state().wants_modification |= modify_graph
-            embeddings, has_row = _lookup.from_tensor(hashtable, ids, is_train)
+            embeddings, has_row = _lookup.from_tensor(hashtable, ids, is_train, pooled)
         if serving_default_value is not None:
             default = tf.cast(serving_default_value, tf.float32)
             embeddings = tf.where(tf.expand_dims(has_row(), -1), embeddings, default)
+            if combiner is not None:
+                embeddings = _lookup.combine(embeddings, combiner)
         return embeddings if is_grad else tf.stop_gradient(embeddings)
 
 

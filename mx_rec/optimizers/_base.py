@@ -10,6 +10,7 @@ from mx_rec import _check, _config
 from mx_rec._native import library
 from mx_rec._native.gradients import folds_of, reached
 from mx_rec.core import _graph
+from mx_rec.optimizers._columns import columns_of
 
 
 class SparseOptimizer(tf.compat.v1.train.Optimizer):
@@ -81,16 +82,19 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer):
             )
         for parts in fused.values():
             folds = [(t, fold) for t, (_, _, folds) in enumerate(parts) for fold in folds]
+            gradients = [columns_of(fold.inputs[0]) for _, fold in folds]
             updates.append(
                 library.ops().mxrec_fold_update(
                     plan=parts[0][1].op.inputs[0],
                     handles=[commit for _, commit, _ in parts],
-                    gradients=[fold.inputs[0] for _, fold in folds],
+                    gradients=[gradient for gradient, _ in gradients],
                     hyper=hyper,
                     tables=[table.table_name for table, _, _ in parts],
                     table_in_plan=[folds[0].get_attr("table") for _, _, folds in parts],
                     table_of_gradient=[t for t, _ in folds],
                     feature_of_gradient=[fold.get_attr("feature") for _, fold in folds],
+                    pooled=[int(fold.get_attr("pooled")) for _, fold in folds],
+                    columns=[column for _, column in gradients],
                     rule=self.rule,
                     name="fold_update",
                 )

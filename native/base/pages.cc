@@ -5,26 +5,30 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/arena.h"
+
 namespace mxrec {
 namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kSmallPage = 4096;
 }  // namespace
 
-Pages::Pages(size_t bytes, Kind kind) : kind_(kind) {
+Pages::Pages(size_t bytes, Kind kind, size_t small) : kind_(kind) {
   if (bytes == 0) return;
-  const bool huge = kind == Kind::kHuge;
-  const size_t align = huge ? kHugePage : kSmallPage;
-  const size_t size = (bytes + align - 1) / align * align;
+  const size_t size = (bytes + kSmallPage - 1) / kSmallPage * kSmallPage;
   if (kind == Kind::kHeap) {
-    data_ = std::aligned_alloc(align, size);
-    if (data_ == nullptr) return;
-    std::memset(data_, 0, size);
-    bytes_ = size;
+    if (Arena::Serves(size)) {
+      data_ = Arena::Global().Allocate(size);
+    } else {
+      data_ = std::aligned_alloc(kSmallPage, size);
+      if (data_ != nullptr) std::memset(data_, 0, size);
+    }
+    if (data_ != nullptr) bytes_ = size;
     return;
   }
   // Map one alignment more than needed, then give back what lies outside the aligned part.
-  const size_t slack = huge ? kHugePage : 0;
+  const size_t align = kind == Kind::kHuge ? kHugePage : kSmallPage;
+  const size_t slack = align - kSmallPage;
   void* raw = mmap(nullptr, size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) return;
   const uintptr_t start = reinterpret_cast<uintptr_t>(raw);
@@ -34,15 +38,20 @@ Pages::Pages(size_t bytes, Kind kind) : kind_(kind) {
   if (tail > 0) munmap(reinterpret_cast<void*>(aligned + size), tail);
   data_ = reinterpret_cast<void*>(aligned);
   bytes_ = size;
-  if (huge) madvise(data_, bytes_, MADV_HUGEPAGE);
+  if (kind == Kind::kHuge) {
+    const size_t from = (small + kHugePage - 1) / kHugePage * kHugePage, to = size / kHugePage * kHugePage;
+    if (from < to) madvise(reinterpret_cast<void*>(aligned + from), to - from, MADV_HUGEPAGE);
+  }
 }
 
 Pages::~Pages() {
   if (data_ == nullptr) return;
-  if (kind_ == Kind::kHeap) {
-    std::free(data_);
-  } else {
+  if (kind_ != Kind::kHeap) {
     munmap(data_, bytes_);
+  } else if (Arena::Serves(bytes_)) {
+    Arena::Global().Free(data_, bytes_);
+  } else {
+    std::free(data_);
   }
 }
 

@@ -62,45 +62,39 @@ bool SameBits(const Floats& a, const Floats& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
-Floats RunExpand(const Batch& batch, size_t f, const Floats& rows, int64_t dim, const ParallelFor& parallel) {
-  Floats out(batch.ids()[f].size() * dim, -99.0f);
-  Expand(batch.table(), batch.feature(f), rows.data(), dim, out.data(), parallel);
-  return out;
-}
-
 Floats RunFold(const Batch& batch, size_t f, const Floats& gradient, int64_t dim, const ParallelFor& parallel) {
   Floats out(batch.table().keys_size * dim, -99.0f);
-  Fold(batch.table(), batch.feature(f), gradient.data(), dim, out.data(), parallel);
+  Fold(batch.table(), {&batch.feature(f), gradient.data(), dim}, dim, out.data(), parallel);
   return out;
 }
 
-// Floats of a key's row that can be told from every other key's.
-float RowValue(int64_t key, int64_t j) { return static_cast<float>(key) + 0.0625f * j; }
-
-TEST(Expand, GivesEveryPositionTheRowOfItsKey) {
-  for (const int64_t dim : {1, 3, 16}) {
-    const Batch batch = RandomBatch(1, 3);
-    Floats rows;
-    for (int64_t u = 0; u < batch.table().keys_size; ++u) {
-      for (int64_t j = 0; j < dim; ++j) rows.push_back(RowValue(batch.table().keys[u], j));
-    }
-    for (size_t f = 0; f < batch.ids().size(); ++f) {
-      Floats expected;
-      for (const int64_t id : batch.ids()[f]) {
-        for (int64_t j = 0; j < dim; ++j) expected.push_back(RowValue(id, j));
-      }
-      EXPECT_EQ(RunExpand(batch, f, rows, dim, SerialFor()), expected) << "feature " << f << ", dim " << dim;
+TEST(Divider, DividesExactly) {
+  std::mt19937_64 random(12);
+  std::vector<uint32_t> numbers = {0, 1, 2, 3, 19, 20, 21, UINT32_MAX - 1, UINT32_MAX, 1u << 31};
+  for (int i = 0; i < 3000; ++i) numbers.push_back(static_cast<uint32_t>(random() >> random() % 64));
+  for (const uint32_t divisor : numbers) {
+    if (divisor == 0) continue;
+    const Divider divide(divisor);
+    for (size_t i = 0; i < 200; ++i) {
+      const uint32_t x = numbers[random() % numbers.size()];
+      ASSERT_EQ(divide(x), x / divisor) << x << " / " << divisor;
     }
   }
 }
 
-TEST(Expand, IsTheSameForAnyNumberOfThreads) {
-  const Batch batch = RandomBatch(2, 6);
-  const Floats rows = RandomFloats(batch.table().keys_size * 5, 3);
-  for (size_t f = 0; f < batch.ids().size(); ++f) {
-    const Floats serial = RunExpand(batch, f, rows, 5, SerialFor());
-    for (int threads = 1; threads <= 5; ++threads) {
-      EXPECT_TRUE(SameBits(RunExpand(batch, f, rows, 5, ThreadedFor(threads)), serial));
+TEST(SumRows, AddsInTheOrderGiven) {
+  for (const int64_t dim : {1, 5, 16, 67}) {
+    for (int64_t n = 1; n <= 9; ++n) {
+      const Floats values = RandomFloats(n * dim, n);
+      std::vector<const float*> rows;
+      Floats expected(values.begin(), values.begin() + dim);
+      for (int64_t i = 0; i < n; ++i) {
+        rows.push_back(values.data() + i * dim);
+        for (int64_t j = 0; i > 0 && j < dim; ++j) expected[j] += rows[i][j];
+      }
+      Floats sum(dim, -99.0f);
+      SumRows(rows.data(), n, dim, sum.data());
+      EXPECT_TRUE(SameBits(sum, expected)) << n << " rows of " << dim;
     }
   }
 }
@@ -146,23 +140,35 @@ TEST(Fold, GivesTheSameBitsForAnyNumberOfShards) {
   }
 }
 
-TEST(Fold, IsTheTransposeOfExpand) {
-  // <expand(rows), g> = <rows, fold(g)>, exactly so in small integers.
-  const Batch batch = RandomBatch(10, 4);
-  const int64_t dim = 2;
-  std::mt19937_64 random(11);
-  Floats rows(batch.table().keys_size * dim);
-  for (float& x : rows) x = static_cast<float>(random() % 8);
-  for (size_t f = 0; f < batch.ids().size(); ++f) {
-    Floats gradient(batch.ids()[f].size() * dim);
-    for (float& x : gradient) x = static_cast<float>(random() % 8);
-    const Floats expanded = RunExpand(batch, f, rows, dim, SerialFor());
-    const Floats folded = RunFold(batch, f, gradient, dim, SerialFor());
-    double left = 0, right = 0;
-    for (size_t i = 0; i < gradient.size(); ++i) left += expanded[i] * gradient[i];
-    for (size_t i = 0; i < rows.size(); ++i) right += rows[i] * folded[i];
-    EXPECT_EQ(left, right);
+TEST(Fold, OfBagsGivesEveryPositionTheGradientOfItsBag) {
+  for (const int64_t bag : {2, 3, 7}) {
+    const Batch batch = RandomBatch(13, 3);
+    const int64_t dim = 5, size = 77 / bag * bag;
+    std::vector<Ids> ids = {{1, 2, 1}, Ids(batch.ids()[0].begin(), batch.ids()[0].begin() + size)};
+    const Batch bags(ids, 2);
+    const Floats gradient = RandomFloats(size / bag * dim, 14);
+    Floats spread;
+    for (int64_t i = 0; i < size; ++i) {
+      spread.insert(spread.end(), gradient.begin() + i / bag * dim, gradient.begin() + (i / bag + 1) * dim);
+    }
+    Floats out(bags.table().keys_size * dim, -99.0f);
+    Fold(bags.table(), {&bags.feature(1), gradient.data(), dim, Divider(static_cast<uint32_t>(bag))}, dim, out.data(),
+         SerialFor());
+    EXPECT_TRUE(SameBits(out, RunFold(bags, 1, spread, dim, SerialFor()))) << "bags of " << bag;
   }
+}
+
+TEST(Fold, ReadsColumnsOfAWiderGradient) {
+  const Batch batch = RandomBatch(15, 3);
+  const int64_t dim = 3, width = 10, column = 4, n = static_cast<int64_t>(batch.ids()[0].size());
+  const Floats wide = RandomFloats(n * width, 16);
+  Floats narrow;
+  for (int64_t i = 0; i < n; ++i) {
+    narrow.insert(narrow.end(), wide.begin() + i * width + column, wide.begin() + i * width + column + dim);
+  }
+  Floats out(batch.table().keys_size * dim, -99.0f);
+  Fold(batch.table(), {&batch.feature(0), wide.data() + column, width}, dim, out.data(), SerialFor());
+  EXPECT_TRUE(SameBits(out, RunFold(batch, 0, narrow, dim, SerialFor())));
 }
 
 TEST(Fold, OfOneFeatureThatIsTheWholeBatch) {
@@ -178,7 +184,6 @@ TEST(Fold, OfAnEmptyFeatureIsZeros) {
 TEST(Fold, OfAnEmptyBatchIsNothing) {
   const Batch batch({{}}, 2);
   EXPECT_TRUE(RunFold(batch, 0, {}, 3, ThreadedFor(2)).empty());
-  EXPECT_TRUE(RunExpand(batch, 0, {}, 3, ThreadedFor(2)).empty());
 }
 
 }  // namespace

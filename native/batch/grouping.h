@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/parallel.h"
+
 namespace mxrec {
 
 struct IdSpan {
@@ -22,7 +24,7 @@ class Grouping {
  public:
   // Replaces the content. Memory is kept from call to call, so reuse one object per thread.
   // REQUIRES: fewer than 2^31 ids; shard_bits in [0, 8].
-  void Build(const std::vector<IdSpan>& features, int shard_bits);
+  void Build(const std::vector<IdSpan>& features, int shard_bits, const ParallelFor& parallel = SerialFor());
 
   int64_t positions_size() const { return static_cast<int64_t>(index_.size()); }
   int64_t keys_size() const { return static_cast<int64_t>(keys_.size()); }
@@ -34,17 +36,31 @@ class Grouping {
   const std::vector<int32_t>& positions() const { return positions_; }        // [N]: grouped by key, ascending
 
  private:
+  struct Dealt {
+    int64_t id;
+    int32_t position;
+  };
+  struct Group {
+    int64_t key;
+    int64_t count;  // of its positions
+  };
+
+  template <typename ShardOf>
+  void Deal(const std::vector<IdSpan>& features, int64_t shards, ShardOf shard_of, int64_t n,
+            const ParallelFor& parallel);
+  int32_t NumberKeys(int64_t shard, std::vector<int32_t>* places);
+  void WriteGroups(int64_t shard);
+
   std::vector<int64_t> keys_;
   std::vector<int32_t> shard_starts_;
   std::vector<int32_t> index_;
   std::vector<int32_t> offsets_;
   std::vector<int32_t> positions_;
   // Scratch.
-  std::vector<int64_t> ids_;
-  std::vector<uint64_t> hashes_;
-  std::vector<int32_t> bucket_starts_;
-  std::vector<int32_t> bucket_;
-  std::vector<int32_t> places_;
+  std::vector<int32_t> bucket_starts_;  // [shards + 1], into dealt_
+  std::vector<Dealt> dealt_;            // [N]: shard after shard
+  std::vector<int32_t> numbers_;        // [N]: of the key, within its shard; in the order of dealt_
+  std::vector<Group> groups_;           // [N]: a shard's keys begin where its ids do in dealt_
 };
 
 }  // namespace mxrec

@@ -49,10 +49,11 @@ Expected Naive(const std::vector<Ids>& features, int shard_bits) {
   return e;
 }
 
-void ExpectGroups(Grouping* grouping, const std::vector<Ids>& features, int shard_bits) {
+void ExpectGroups(Grouping* grouping, const std::vector<Ids>& features, int shard_bits,
+                  const ParallelFor& parallel = SerialFor()) {
   std::vector<IdSpan> spans;
   for (const Ids& f : features) spans.push_back({f.data(), static_cast<int64_t>(f.size())});
-  grouping->Build(spans, shard_bits);
+  grouping->Build(spans, shard_bits, parallel);
   const Expected e = Naive(features, shard_bits);
   EXPECT_EQ(grouping->keys_size(), static_cast<int64_t>(e.keys.size()));
   EXPECT_EQ(grouping->positions_size(), static_cast<int64_t>(e.index.size()));
@@ -95,6 +96,8 @@ TEST(Grouping, MatchesTheNaiveReferenceOnALargeBatch) {
   std::mt19937_64 random(2);
   Grouping grouping;
   ExpectGroups(&grouping, {Zipf(30000, &random), Uniform(30000, 40000, &random)}, 3);
+  ExpectGroups(&grouping, {Zipf(50000, &random), {}, Uniform(30000, 40000, &random)}, 6, ThreadedFor(3));
+  ExpectGroups(&grouping, {Zipf(70000, &random)}, 0, ThreadedFor(4));
 }
 
 TEST(Grouping, OfNothingIsEmpty) {

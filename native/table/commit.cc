@@ -9,7 +9,7 @@ namespace mxrec {
 namespace {
 
 // Rough nanoseconds per key, to let the caller's pool cut the range well.
-constexpr int64_t kResolveCost = 40;  // and gather
+constexpr int64_t kResolveCost = 20;
 constexpr int64_t kInsertCost = 200;
 
 // Runs fn(item, shard) over all shards of all items.
@@ -31,20 +31,13 @@ void ForEachShard(const std::vector<CommitItem>& items, int64_t cost_per_key, co
 
 Status Commit(const std::vector<CommitItem>& items, const ParallelFor& parallel) {
   std::unique_ptr<std::atomic<int64_t>[]> missing(new std::atomic<int64_t>[items.size()]());
-  auto gather = [&](size_t i, int64_t begin, int64_t n) {
-    items[i].table->Gather(items[i].handles + begin, n, items[i].rows + begin * items[i].table->config().dim);
-  };
   ForEachShard(items, kResolveCost, parallel, [&](size_t i, int shard) {
     const TablePlan& plan = items[i].plan;
     const int64_t begin = plan.shard_starts[shard], n = plan.shard_starts[shard + 1] - begin;
     if (n == 0) return;
     const int64_t absent =
         items[i].table->Resolve(shard, plan.keys + begin, plan.hints + begin, n, items[i].handles + begin);
-    if (absent > 0 && items[i].insert) {
-      missing[i].fetch_add(absent, std::memory_order_relaxed);
-    } else {
-      gather(i, begin, n);  // while the shard's keys and rows are still near
-    }
+    if (absent > 0 && items[i].insert) missing[i].fetch_add(absent, std::memory_order_relaxed);
   });
 
   bool any = false;
@@ -66,21 +59,18 @@ Status Commit(const std::vector<CommitItem>& items, const ParallelFor& parallel)
       const TablePlan& plan = items[i].plan;
       const int64_t begin = plan.shard_starts[shard], n = plan.shard_starts[shard + 1] - begin;
       int64_t* handles = items[i].handles + begin;
-      if (std::find(handles, handles + n, kNoRow) == handles + n) return;  // complete, and gathered above
+      if (std::find(handles, handles + n, kNoRow) == handles + n) return;
       int64_t inserted = 0;
       const Status status = items[i].table->Insert(shard, plan.keys + begin, n, handles, &inserted);
       made[i].fetch_add(inserted, std::memory_order_relaxed);
-      if (status.ok()) {
-        gather(i, begin, n);
-      } else {
+      if (!status.ok()) {
         std::lock_guard<std::mutex> lock(mutex);
         failure = status;
       }
     });
     for (size_t i = 0; i < items.size(); ++i) items[i].table->Release(missing[i] - made[i]);
-    MXREC_RETURN_IF_ERROR(failure);
+    return failure;
   }
-
   return Status();
 }
 

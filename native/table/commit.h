@@ -1,5 +1,5 @@
 // Commit: the step's side of a lookup, for all tables of a batch at once. Turns the keys of a plan into handles,
-// inserting new keys where the step trains, and copies their embeddings out.
+// inserting new keys where the step trains.
 //
 // All tables share one call so that threads are kept busy across many small tables; the unit of work is a shard of a
 // table. If any table is full, nothing is inserted into any of them.
@@ -18,7 +18,6 @@ struct CommitItem {
   Table* table;
   TablePlan plan;    // REQUIRES: plan.shards == table->shards()
   int64_t* handles;  // out, [U]
-  float* rows;       // out, [U, dim]
   bool insert;       // false for evaluation: the table changes in no byte
 };
 

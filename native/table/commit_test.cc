@@ -99,9 +99,13 @@ class Batch {
     std::vector<CommitItem> items;
     for (size_t t = 0; t < tables_.size(); ++t) {
       MXREC_RETURN_IF_ERROR(plan.CheckTable(t, tables_[t]->config().name, tables_[t]->shards()));
-      items.push_back({tables_[t].get(), plan.tables()[t], handles_[t].data(), rows_[t].data(), insert});
+      items.push_back({tables_[t].get(), plan.tables()[t], handles_[t].data(), insert});
     }
-    return Commit(items, parallel);
+    MXREC_RETURN_IF_ERROR(Commit(items, parallel));
+    for (size_t t = 0; t < tables_.size(); ++t) {
+      tables_[t]->Gather(handles_[t].data(), static_cast<int64_t>(handles_[t].size()), rows_[t].data());
+    }
+    return Status();
   }
 
   // A step of training: look up, then update with gradients made from the keys.

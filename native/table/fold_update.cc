@@ -3,55 +3,52 @@
 #include <algorithm>
 #include <cstring>
 
-#include "batch/fold.h"
-#include "update/vectorize.h"
-
 namespace mxrec {
 namespace {
 
 // Keys ahead of the current one whose row and first gradient are on their way from memory.
-constexpr int64_t kAhead = 8;
-
-MXREC_VECTORIZED
-void Add(float* __restrict sum, const float* __restrict term, int64_t dim) {
-  for (int64_t j = 0; j < dim; ++j) sum[j] += term[j];
-}
+constexpr int64_t kAhead = 12;
 
 void FoldUpdateKeys(const FoldUpdateItem& item, const Rule& rule, const float* hyper, int64_t from, int64_t to) {
   const int64_t dim = item.table->config().dim;
-  // Two sums: of the feature at hand, and of those before it. Adding whole features to each other is what TensorFlow
-  // does with folded gradients, so both ways give the same bits.
-  std::vector<float> scratch(2 * dim);
-  float* total = scratch.data();
-  float* part = total + dim;
-  const FoldUpdateItem::Gradient& first = item.gradients.front();
+  // Sums: of the feature at hand, and of those before it. Adding whole features to each other is what TensorFlow does
+  // with folded gradients, so both ways give the same bits.
+  std::vector<float> scratch(3 * dim);
+  float *part = scratch.data(), *totals[2] = {part + dim, part + 2 * dim};
+  std::vector<const float*> rows;
+  const FeatureGradient& first = item.gradients.front();
+  auto prefetch = [&](int64_t u) {
+    item.table->PrefetchForUpdate(item.handles[u], rule);
+    const int32_t position = item.plan.positions[item.plan.offsets[u]];
+    if (position < first.feature->first || position >= first.feature->first + first.feature->size) return;
+    const float* gradient = first.row(position);
+    for (int64_t j = 0; j < dim; j += 16) __builtin_prefetch(gradient + j);
+  };
+  for (int64_t u = from; u < std::min(to, from + kAhead); ++u) prefetch(u);
   for (int64_t u = from; u < to; ++u) {
-    if (u + kAhead < to) {
-      item.table->PrefetchForUpdate(item.handles[u + kAhead], rule);
-      const int32_t position = item.plan.positions[item.plan.offsets[u + kAhead]] - first.feature->first;
-      if (position >= 0 && position < first.feature->size) __builtin_prefetch(first.values + position * dim);
-    }
+    if (u + kAhead < to) prefetch(u + kAhead);
     const int64_t handle = item.handles[u];
     if (handle == kNoRow || (handle & kFrozen) != 0) continue;
     const float* gradient = nullptr;
-    for (const FoldUpdateItem::Gradient& g : item.gradients) {
+    int next = 0;
+    for (const FeatureGradient& g : item.gradients) {
       const PositionRange range = PositionsIn(item.plan, *g.feature, u);
       if (range.begin == range.end) continue;
-      const float* base = g.values - g.feature->first * dim;
-      const float* sum = base + *range.begin * dim;  // a key that occurs once needs no copy
+      const float* sum = g.row(*range.begin);  // a key that occurs once needs no copy
       if (range.end - range.begin > 1) {
-        float* into = gradient == nullptr ? total : part;
-        std::memcpy(into, sum, dim * sizeof(float));
-        for (const int32_t* p = range.begin + 1; p < range.end; ++p) Add(into, base + *p * dim, dim);
+        rows.clear();
+        for (const int32_t* p = range.begin; p < range.end; ++p) rows.push_back(g.row(*p));
+        float* into = gradient == nullptr ? totals[next++ % 2] : part;
+        SumRows(rows.data(), range.end - range.begin, dim, into);
         sum = into;
       }
-      if (gradient == nullptr) {
-        gradient = sum;
-      } else {
-        if (gradient != total) std::memcpy(total, gradient, dim * sizeof(float));
-        Add(total, sum, dim);
-        gradient = total;
+      if (gradient != nullptr) {
+        const float* both[] = {gradient, sum};
+        float* total = totals[next++ % 2];
+        SumRows(both, 2, dim, total);
+        sum = total;
       }
+      gradient = sum;
     }
     if (gradient != nullptr) item.table->UpdateRow(rule, hyper, handle, gradient);
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "batch/fold.h"
 #include "batch/plan.h"
 #include "table/table.h"
 #include "update/rule.h"
@@ -14,15 +15,10 @@
 namespace mxrec {
 
 struct FoldUpdateItem {
-  struct Gradient {
-    const FeaturePlan* feature;
-    const float* values;  // [feature->size, dim]
-  };
-
   Table* table;
   TablePlan plan;
-  const int64_t* handles;           // [U], checked
-  std::vector<Gradient> gradients;  // at least one; added in this order
+  const int64_t* handles;                  // [U], checked
+  std::vector<FeatureGradient> gradients;  // at least one; added in this order
 };
 
 // Keys without a position in any of the gradients' features, without a row, or frozen, are passed over.

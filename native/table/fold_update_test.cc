@@ -43,8 +43,7 @@ class FoldUpdateTest : public testing::Test {
     features_[0] = {0, 0, 300, {300}};
     features_[1] = {0, 300, 200, {200}};
     handles_.resize(plan_.keys_size);
-    std::vector<float> rows(plan_.keys_size * kDim);
-    ASSERT_TRUE(Commit({{table_.get(), plan_, handles_.data(), rows.data(), true}}, SerialFor()).ok());
+    ASSERT_TRUE(Commit({{table_.get(), plan_, handles_.data(), true}}, SerialFor()).ok());
     std::normal_distribution<float> normal;
     for (std::vector<float>* g : {&gradient_[0], &gradient_[1]}) {
       g->resize((g == &gradient_[0] ? 300 : 200) * kDim);
@@ -60,7 +59,7 @@ class FoldUpdateTest : public testing::Test {
 
   void Run(std::vector<int> features, const ParallelFor& parallel) {
     FoldUpdateItem item{table_.get(), plan_, handles_.data(), {}};
-    for (const int f : features) item.gradients.push_back({&features_[f], gradient_[f].data()});
+    for (const int f : features) item.gradients.push_back({&features_[f], gradient_[f].data(), kDim});
     FoldUpdate({item}, *FindRule("momentum"), hyper_, parallel);
   }
 

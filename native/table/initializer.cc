@@ -17,7 +17,7 @@
 #include <cstring>
 
 #include "base/hash.h"
-#include "update/vectorize.h"
+#include "base/vectorize.h"
 
 namespace mxrec {
 namespace {

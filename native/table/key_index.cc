@@ -15,7 +15,7 @@ namespace {
 // Above 86 % probe paths lengthen quickly; below half of it memory is wasted on empty places.
 constexpr double kMaxFill = 0.86;
 
-// Smaller chunk arrays are still growing fast and come from the heap; larger ones stay for long, and 2 MiB pages pay.
+// Smaller chunk arrays are still growing fast and come from the heap; larger ones stay for long.
 constexpr size_t kFromKernel = size_t{4} << 20;
 
 // While rehashing, the keys of rows this far ahead are already on their way from memory.

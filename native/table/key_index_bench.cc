@@ -162,7 +162,6 @@ BatchNanoseconds BatchCost(Pattern pattern, int64_t n) {
 double InsertsPerSecond(Pattern pattern, int64_t n) {
   const auto table = MakeTable(16, {{"momentum", 0}, {"velocity", 0}});
   std::vector<int64_t> ids(kBatch);
-  std::vector<float> rows(kBatch * 16);
   double seconds = 0;
   for (int64_t first = 0; first + kBatch <= n; first += kBatch) {
     for (int64_t i = 0; i < kBatch; ++i) ids[i] = KeyAt(pattern, first + i);
@@ -175,7 +174,7 @@ double InsertsPerSecond(Pattern pattern, int64_t n) {
     plan.hints = batch.hints.data();
     plan.shard_starts = batch.grouping.shard_starts().data();
     const double start = Now();
-    Require(Commit({{table.get(), plan, batch.handles.data(), rows.data(), true}}, ThreadedFor(2)));
+    Require(Commit({{table.get(), plan, batch.handles.data(), true}}, ThreadedFor(2)));
     seconds += Now() - start;
   }
   return table->size() / seconds;

@@ -22,13 +22,6 @@ int ChooseShardBits(int64_t max_rows) {
   return bits;
 }
 
-void PrefetchRow(const float* row, int64_t floats) {
-  const char* p = reinterpret_cast<const char*>(row);
-  // The hardware follows a stream by itself; only its start needs help.
-  const int64_t bytes = std::min<int64_t>(floats * sizeof(float), 512);
-  for (int64_t o = 0; o < bytes; o += 64) __builtin_prefetch(p + o, 1);
-}
-
 }  // namespace
 
 bool operator==(const TableConfig& a, const TableConfig& b) {
@@ -108,7 +101,6 @@ int64_t Table::Resolve(int shard, const int64_t* keys, const int64_t* hints, int
       ++missing;
     } else {
       handles[i] = Handle(key, row);
-      PrefetchRow(store_.row(static_cast<uint32_t>(row)), config_.dim);  // Gather comes next
     }
   }
   return missing;
@@ -170,22 +162,15 @@ Status Table::Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles
 void Table::Gather(const int64_t* handles, int64_t n, float* out) const {
   const int64_t dim = config_.dim;
   const size_t bytes = dim * sizeof(float);
-  auto prefetch = [&](int64_t i) {
-    if (handles[i] != kNoRow) PrefetchRow(store_.row(static_cast<uint32_t>(handles[i])), dim);
-  };
-  for (int64_t i = 0; i < std::min<int64_t>(n, kAhead); ++i) prefetch(i);
+  for (int64_t i = 0; i < std::min<int64_t>(n, kAhead); ++i) PrefetchEmbedding(handles[i]);
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) prefetch(i + kAhead);
+    if (i + kAhead < n) PrefetchEmbedding(handles[i + kAhead]);
     if (handles[i] == kNoRow) {
       std::memset(out + i * dim, 0, bytes);
     } else {
       std::memcpy(out + i * dim, store_.row(static_cast<uint32_t>(handles[i])), bytes);
     }
   }
-}
-
-void Table::PrefetchForUpdate(int64_t handle, const Rule& rule) const {
-  if (handle != kNoRow) PrefetchRow(store_.row(static_cast<uint32_t>(handle)), config_.dim * (1 + rule.slots));
 }
 
 void Table::Update(const Rule& rule, const float* hyper, const int64_t* handles, const float* gradient, int64_t n) {

@@ -74,10 +74,13 @@ class Table {
 
   // The same for one row whose handle is neither kNoRow nor frozen.
   void UpdateRow(const Rule& rule, const float* hyper, int64_t handle, const float* gradient) {
-    rule.apply(store_.row(static_cast<uint32_t>(handle)), gradient, config_.dim, hyper);
+    rule.apply(Row(handle), gradient, config_.dim, hyper);
   }
-  // Requests what UpdateRow will touch from memory.
-  void PrefetchForUpdate(int64_t handle, const Rule& rule) const;
+  // The row itself. REQUIRES: the handle is not kNoRow.
+  float* Row(int64_t handle) const { return store_.row(static_cast<uint32_t>(handle)); }
+  // Request from memory what will be read of a row, and what UpdateRow will touch.
+  void PrefetchEmbedding(int64_t handle) const { Prefetch<0>(handle, config_.dim); }
+  void PrefetchForUpdate(int64_t handle, const Rule& rule) const { Prefetch<1>(handle, config_.dim * (1 + rule.slots)); }
 
   // InvalidArgument naming the first handle that cannot be one of this table's.
   Status CheckHandles(const int64_t* handles, int64_t n) const;
@@ -132,6 +135,14 @@ class Table {
   explicit Table(const TableConfig& config, int shard_bits);
   int ShardOf(uint64_t hash) const { return static_cast<int>(hash >> 1 >> (63 - shard_bits_)); }
   int64_t Handle(int64_t key, int64_t row) const;
+  template <int kWrite>
+  void Prefetch(int64_t handle, int64_t floats) const {
+    if (handle == kNoRow) return;
+    const char* p = reinterpret_cast<const char*>(Row(handle));
+    // The hardware follows a stream by itself; only its start needs help.
+    const int64_t bytes = floats * sizeof(float) < 1024 ? floats * sizeof(float) : 1024;
+    for (int64_t o = 0; o < bytes; o += 64) __builtin_prefetch(p + o, kWrite);
+  }
   bool IsPadding(int64_t key) const;
   // A new row for `key` in a locked shard whose index has room; its embedding and slots are initialised.
   Status NewRow(int shard, uint64_t hash, int64_t key, uint32_t* row);

@@ -1,5 +1,7 @@
 #include "tf/border.h"
 
+#include <algorithm>
+
 #include "table/registry.h"
 #include "tensorflow/core/util/work_sharder.h"
 
@@ -75,6 +77,27 @@ absl::Status FindFeature(const Plan& plan, int64_t feature, int64_t table, const
                                       " is not in the prepared batch: pass the batch of the same insert function");
   }
   *found = &plan.features()[feature];
+  return absl::OkStatus();
+}
+
+Bags BagsOf(const FeaturePlan& feature, bool pooled) {
+  if (!pooled || feature.shape.empty()) return {1, feature.size};
+  int64_t count = 1;
+  for (size_t d = 0; d + 1 < feature.shape.size(); ++d) count *= feature.shape[d];
+  return {std::max<int64_t>(1, feature.shape.back()), count};
+}
+
+absl::Status ReadGradient(const tensorflow::Tensor& tensor, const FeaturePlan& feature, int64_t dim, bool pooled,
+                          int64_t column, FeatureGradient* gradient) {
+  const Bags bags = BagsOf(feature, pooled);
+  const bool is_wide = tensor.dims() > 0 && tensor.dim_size(tensor.dims() - 1) > dim;
+  const int64_t columns = is_wide ? tensor.dim_size(tensor.dims() - 1) : dim;
+  if (tensor.NumElements() != bags.count * columns || column < 0 || column > columns - dim) {
+    return absl::InvalidArgumentError("the gradient must hold " + std::to_string(bags.count) + " rows of " +
+                                      std::to_string(dim) + " floats, got " + tensor.shape().DebugString() +
+                                      (column == 0 ? "" : " from column " + std::to_string(column)));
+  }
+  *gradient = {&feature, tensor.flat<float>().data() + column, columns, Divider(static_cast<uint32_t>(bags.size))};
   return absl::OkStatus();
 }
 

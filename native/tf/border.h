@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "base/parallel.h"
 #include "base/status.h"
+#include "batch/fold.h"
 #include "batch/plan.h"
 #include "table/table.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -38,5 +39,17 @@ absl::Status ParsePlan(const tensorflow::Tensor& tensor, Plan* plan);
 
 // Feature `feature` of the plan, which must belong to its table `table`.
 absl::Status FindFeature(const Plan& plan, int64_t feature, int64_t table, const FeaturePlan** found);
+
+// How many positions of a pooled feature make one row of the output, and how many rows there are.
+struct Bags {
+  int64_t size;  // at least 1, also where the bags are empty
+  int64_t count;
+};
+Bags BagsOf(const FeaturePlan& feature, bool pooled);
+
+// Reads `tensor` as the gradient of what a lookup of `feature` gave: `dim` columns of it from `column` on. A tensor of
+// exactly `dim` columns may have any shape.
+absl::Status ReadGradient(const tensorflow::Tensor& tensor, const FeaturePlan& feature, int64_t dim, bool pooled,
+                          int64_t column, FeatureGradient* gradient);
 
 }  // namespace mxrec

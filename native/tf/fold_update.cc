@@ -25,6 +25,8 @@ REGISTER_OP("MxrecFoldUpdate")
     .Attr("table_in_plan: list(int) >= 1")
     .Attr("table_of_gradient: list(int) >= 1")    // number among `tables`
     .Attr("feature_of_gradient: list(int) >= 1")  // number among the plan's features
+    .Attr("pooled: list(int) >= 1")               // per gradient: whether its feature was looked up pooled
+    .Attr("columns: list(int) >= 1")              // per gradient: its first column in the tensor
     .Attr("rule: string")
     .SetIsStateful()
     .SetShapeFn([](tensorflow::shape_inference::InferenceContext*) { return absl::OkStatus(); });
@@ -37,9 +39,14 @@ class FoldUpdateOp : public OpKernel {
     OP_REQUIRES_OK(c, c->GetAttr("table_in_plan", &table_in_plan_));
     OP_REQUIRES_OK(c, c->GetAttr("table_of_gradient", &table_of_gradient_));
     OP_REQUIRES_OK(c, c->GetAttr("feature_of_gradient", &feature_of_gradient_));
+    OP_REQUIRES_OK(c, c->GetAttr("pooled", &pooled_));
+    OP_REQUIRES_OK(c, c->GetAttr("columns", &columns_));
     OP_REQUIRES_OK(c, c->GetAttr("rule", &rule));
     OP_REQUIRES_OK(c, FindRule(rule, &rule_));
-    OP_REQUIRES(c, tables_.size() == table_in_plan_.size() && table_of_gradient_.size() == feature_of_gradient_.size(),
+    const size_t gradients = table_of_gradient_.size();
+    OP_REQUIRES(c,
+                tables_.size() == table_in_plan_.size() && gradients == feature_of_gradient_.size() &&
+                    gradients == pooled_.size() && gradients == columns_.size(),
                 absl::InvalidArgumentError("lists of tables and of gradients must have equal lengths"));
     for (const int64_t t : table_of_gradient_) {
       OP_REQUIRES(c, t >= 0 && t < static_cast<int64_t>(tables_.size()),
@@ -76,11 +83,10 @@ class FoldUpdateOp : public OpKernel {
       FoldUpdateItem& item = items[table_of_gradient_[g]];
       const FeaturePlan* feature = nullptr;
       OP_REQUIRES_OK(c, FindFeature(plan, feature_of_gradient_[g], table_in_plan_[table_of_gradient_[g]], &feature));
-      OP_REQUIRES(c, gradients[g].NumElements() == feature->size * item.table->config().dim,
-                  absl::InvalidArgumentError("the gradient must hold " + std::to_string(feature->size) + " rows of " +
-                                             std::to_string(item.table->config().dim) + " floats, got " +
-                                             gradients[g].shape().DebugString()));
-      item.gradients.push_back({feature, gradients[g].flat<float>().data()});
+      FeatureGradient gradient;
+      OP_REQUIRES_OK(
+          c, ReadGradient(gradients[g], *feature, item.table->config().dim, pooled_[g] != 0, columns_[g], &gradient));
+      item.gradients.push_back(gradient);
     }
     for (const FoldUpdateItem& item : items) {
       OP_REQUIRES(c, !item.gradients.empty(), absl::InvalidArgumentError("a table without a gradient"));
@@ -93,6 +99,8 @@ class FoldUpdateOp : public OpKernel {
   std::vector<int64_t> table_in_plan_;
   std::vector<int64_t> table_of_gradient_;
   std::vector<int64_t> feature_of_gradient_;
+  std::vector<int64_t> pooled_;
+  std::vector<int64_t> columns_;
   const Rule* rule_ = nullptr;
 };
 

@@ -1,11 +1,14 @@
-// MxrecLookup: plan -> the rows and handles of its keys, for any number of tables at once (commit and gather).
+// MxrecLookup: plan -> the handles of its keys and the embeddings of its features, for any number of tables at once
+// (commit and embed).
 //
 // `anchors` are the tables' anchor variables. The kernel never touches them; they are the inputs through which
 // tf.gradients reaches the tables.
 //
-// `modes` has one entry per table: the op may serve tables that no lookup asks for (their outputs are empty), and a
-// training batch may be looked up for evaluation in one of its tables.
+// `modes` has one entry per table, `views` one per feature, `with_rows` one per table: the op may serve tables and
+// features that no lookup asks for (their outputs are empty), and a training batch may be looked up for evaluation in
+// one of its tables. The rows of the keys are only copied out where a script takes them from the collection of rows.
 #include "table/commit.h"
+#include "table/embed.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tf/border.h"
@@ -23,12 +26,18 @@ REGISTER_OP("MxrecLookup")
     .Input("anchors: T * resource")
     .Output("rows: T * float")
     .Output("handles: T * int64")
+    .Output("embeddings: F * float")
     .Attr("T: int >= 1")
+    .Attr("F: int >= 1")
     .Attr("tables: list(string) >= 1")
     .Attr("table_in_plan: list(int) >= 1")
     .Attr("dims: list(int) >= 1")
     .Attr("features: list(int) >= 1")  // how many features of the plan read the table
     .Attr("modes: list(int) >= 1")
+    .Attr("with_rows: list(int) >= 1")
+    .Attr("table_of_feature: list(int) >= 1")  // number among `tables`
+    .Attr("feature_in_plan: list(int) >= 1")
+    .Attr("views: list(int) >= 1")
     .SetIsStateful()
     .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
       std::vector<int64_t> dims;
@@ -39,11 +48,13 @@ REGISTER_OP("MxrecLookup")
         c->set_output(t, c->Matrix(keys, dims[t]));
         c->set_output(tables + t, c->Vector(keys));
       }
+      for (int f = 2 * tables; f < c->num_outputs(); ++f) c->set_output(f, c->UnknownShape());
       return absl::OkStatus();
     });
 
-// Values of `modes`; mx_rec/core/_lookup.py sets them.
+// Values of `modes` and `views`; mx_rec/core/_lookup.py sets them.
 enum Mode { kSkip = 0, kRead = 1, kInsert = 2 };
+enum View { kHidden = 0, kEach = 1, kPooled = 2 };
 
 class LookupOp : public OpKernel {
  public:
@@ -52,9 +63,23 @@ class LookupOp : public OpKernel {
     OP_REQUIRES_OK(c, c->GetAttr("table_in_plan", &table_in_plan_));
     OP_REQUIRES_OK(c, c->GetAttr("dims", &dims_));
     OP_REQUIRES_OK(c, c->GetAttr("modes", &modes_));
+    OP_REQUIRES_OK(c, c->GetAttr("with_rows", &with_rows_));
+    OP_REQUIRES_OK(c, c->GetAttr("table_of_feature", &table_of_feature_));
+    OP_REQUIRES_OK(c, c->GetAttr("feature_in_plan", &feature_in_plan_));
+    OP_REQUIRES_OK(c, c->GetAttr("views", &views_));
     const size_t count = tables_.size();
-    OP_REQUIRES(c, count == table_in_plan_.size() && count == dims_.size() && count == modes_.size(),
-                absl::InvalidArgumentError("tables, table_in_plan, dims and modes must have equal lengths"));
+    OP_REQUIRES(c,
+                count == table_in_plan_.size() && count == dims_.size() && count == modes_.size() &&
+                    count == with_rows_.size(),
+                absl::InvalidArgumentError("tables, table_in_plan, dims, modes and with_rows must have equal lengths"));
+    const size_t features = table_of_feature_.size();
+    OP_REQUIRES(
+        c, features == feature_in_plan_.size() && features == views_.size(),
+        absl::InvalidArgumentError("table_of_feature, feature_in_plan and views must have equal lengths"));
+    for (const int64_t t : table_of_feature_) {
+      OP_REQUIRES(c, t >= 0 && t < static_cast<int64_t>(count),
+                  absl::InvalidArgumentError("table_of_feature is out of range"));
+    }
   }
 
   void Compute(OpKernelContext* c) override {
@@ -62,12 +87,12 @@ class LookupOp : public OpKernel {
     OP_REQUIRES_OK(c, ParsePlan(c->input(0), &plan));
     const int count = static_cast<int>(tables_.size());
     std::vector<std::shared_ptr<Table>> tables(count);
-    std::vector<CommitItem> items;
+    std::vector<int64_t*> handles(count, nullptr);
+    std::vector<CommitItem> commits;
     for (int t = 0; t < count; ++t) {
-      Tensor *rows = nullptr, *handles = nullptr;
+      Tensor* out = nullptr;
       if (modes_[t] == kSkip) {
-        OP_REQUIRES_OK(c, c->allocate_output(t, {0, dims_[t]}, &rows));
-        OP_REQUIRES_OK(c, c->allocate_output(count + t, {0}, &handles));
+        OP_REQUIRES_OK(c, c->allocate_output(count + t, {0}, &out));
         continue;
       }
       OP_REQUIRES_OK(c, FindTable(tables_[t], &tables[t]));
@@ -77,12 +102,48 @@ class LookupOp : public OpKernel {
                                                 std::to_string(dims_[t]) + ": rebuild the graph"));
       OP_REQUIRES_OK(c, ToTensorFlow(plan.CheckTable(table_in_plan_[t], tables_[t], tables[t]->shards())));
       const TablePlan& part = plan.tables()[table_in_plan_[t]];
-      OP_REQUIRES_OK(c, c->allocate_output(t, {part.keys_size, dims_[t]}, &rows));
-      OP_REQUIRES_OK(c, c->allocate_output(count + t, {part.keys_size}, &handles));
-      items.push_back(
-          {tables[t].get(), part, handles->flat<int64_t>().data(), rows->flat<float>().data(), modes_[t] == kInsert});
+      OP_REQUIRES_OK(c, c->allocate_output(count + t, {part.keys_size}, &out));
+      handles[t] = out->flat<int64_t>().data();
+      commits.push_back({tables[t].get(), part, handles[t], modes_[t] == kInsert});
     }
-    OP_REQUIRES_OK(c, ToTensorFlow(Commit(items, PoolFor(c))));
+    const PoolFor pool(c);
+    OP_REQUIRES_OK(c, ToTensorFlow(Commit(commits, pool)));
+
+    std::vector<EmbedItem> embeds;
+    for (size_t f = 0; f < views_.size(); ++f) {
+      const int64_t t = table_of_feature_[f];
+      const int output = 2 * count + static_cast<int>(f);
+      Tensor* out = nullptr;
+      if (views_[f] == kHidden || modes_[t] == kSkip) {
+        OP_REQUIRES_OK(c, c->allocate_output(output, {0}, &out));
+        continue;
+      }
+      const FeaturePlan* feature = nullptr;
+      OP_REQUIRES_OK(c, FindFeature(plan, feature_in_plan_[f], table_in_plan_[t], &feature));
+      const bool pooled = views_[f] == kPooled;
+      OP_REQUIRES(c, !pooled || !feature->shape.empty(),
+                  absl::InvalidArgumentError("table '" + tables_[t] + "': a combiner needs ids of rank 1 or more"));
+      tensorflow::TensorShape shape(feature->shape);
+      if (pooled) shape.RemoveLastDims(1);
+      shape.AddDim(dims_[t]);
+      OP_REQUIRES_OK(c, c->allocate_output(output, shape, &out));
+      const Bags bags = BagsOf(*feature, pooled);
+      float* values = out->flat<float>().data();
+      if (feature->size == 0) std::fill_n(values, out->NumElements(), 0.0f);  // empty bags
+      embeds.push_back(
+          {tables[t].get(), plan.tables()[table_in_plan_[t]], feature, handles[t], bags.size, values});
+    }
+    Embed(embeds, pool);
+
+    for (int t = 0; t < count; ++t) {
+      const int64_t keys = with_rows_[t] != 0 && tables[t] != nullptr ? plan.tables()[table_in_plan_[t]].keys_size : 0;
+      Tensor* out = nullptr;
+      OP_REQUIRES_OK(c, c->allocate_output(t, {keys, dims_[t]}, &out));
+      float* rows = out->flat<float>().data();
+      pool.Run(keys, 40, [&](int64_t begin, int64_t end) {
+        tables[t]->Gather(handles[t] + begin, end - begin, rows + begin * dims_[t]);
+      });
+    }
   }
 
  private:
@@ -90,6 +151,10 @@ class LookupOp : public OpKernel {
   std::vector<int64_t> table_in_plan_;
   std::vector<int64_t> dims_;
   std::vector<int64_t> modes_;
+  std::vector<int64_t> with_rows_;
+  std::vector<int64_t> table_of_feature_;
+  std::vector<int64_t> feature_in_plan_;
+  std::vector<int64_t> views_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("MxrecLookup").Device(tensorflow::DEVICE_CPU), LookupOp);

@@ -71,10 +71,18 @@ class PrepareOp : public OpKernel {
     const int64_t count = static_cast<int64_t>(tables_.size());
     std::unique_ptr<Groupings> scratch = TakeScratch();
     Groupings& groupings = *scratch;
+    // A small table is the work of one thread; a large one is shared out among all of them. Never one inside the other:
+    // a pool's threads must not wait for the pool.
+    constexpr int64_t kLarge = 16384;
     const int64_t cost = 1 + total * 20 / count;  // nanoseconds per table
     pool.Run(count, cost, [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; ++t) groupings[t].Build(ids[t], tables[t]->shard_bits());
+      for (int64_t t = begin; t < end; ++t) {
+        if (sizes[t] <= kLarge) groupings[t].Build(ids[t], tables[t]->shard_bits());
+      }
     });
+    for (int64_t t = 0; t < count; ++t) {
+      if (sizes[t] > kLarge) groupings[t].Build(ids[t], tables[t]->shard_bits(), pool);
+    }
 
     std::vector<PlanWriter::Table> parts;
     for (size_t t = 0; t < tables_.size(); ++t) parts.push_back({tables_[t], &groupings[t]});
@@ -83,15 +91,17 @@ class PrepareOp : public OpKernel {
     OP_REQUIRES_OK(c, c->allocate_output(0, {writer.words()}, &plan));
     int64_t* words = plan->flat<int64_t>().data();
     writer.Write(words);
-    pool.Run(count, cost, [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; ++t) {
-        const Grouping& g = groupings[t];
-        int64_t* hints = writer.hints(words, t);
-        for (int s = 0; s < tables[t]->shards(); ++s) {
-          const int32_t from = g.shard_starts()[s], n = g.shard_starts()[s + 1] - from;
-          if (n > 0) tables[t]->Hint(s, g.keys().data() + from, n, hints + from);
-        }
-      }
+    std::vector<int64_t> shards;
+    int64_t units = 0;
+    for (const auto& table : tables) {
+      shards.push_back(table->shards());
+      units += table->shards();
+    }
+    RunLists(pool, shards, 1 + total * 10 / units, [&](size_t t, int64_t shard) {
+      const Grouping& g = groupings[t];
+      const int32_t from = g.shard_starts()[shard], n = g.shard_starts()[shard + 1] - from;
+      if (n == 0) return;
+      tables[t]->Hint(static_cast<int>(shard), g.keys().data() + from, n, writer.hints(words, t) + from);
     });
     std::lock_guard<std::mutex> lock(mutex_);
     scratch_.push_back(std::move(scratch));

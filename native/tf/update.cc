@@ -69,7 +69,7 @@ class UpdateOp : public OpKernel {
     groups.positions = grouping.positions().data();
     FeaturePlan everything;
     everything.size = n;
-    Fold(groups, everything, gradients, dim, sums.data(), pool);
+    Fold(groups, {&everything, gradients, dim}, dim, sums.data(), pool);
     Apply(table.get(), hyper.data(), grouping.keys().data(), sums.data(), rows, pool);
   }
 

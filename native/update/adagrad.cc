@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "update/rule.h"
-#include "update/vectorize.h"
+#include "base/vectorize.h"
 
 namespace mxrec {
 namespace {

@@ -2,7 +2,7 @@
 //
 //   w -= learning_rate * (g + weight_decay * w)
 #include "update/rule.h"
-#include "update/vectorize.h"
+#include "base/vectorize.h"
 
 namespace mxrec {
 namespace {

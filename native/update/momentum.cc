@@ -4,7 +4,7 @@
 //   w          -= learning_rate * accumulator                                    plain
 //   w          -= learning_rate * g + learning_rate * momentum * accumulator     with use_nesterov = 1
 #include "update/rule.h"
-#include "update/vectorize.h"
+#include "base/vectorize.h"
 
 namespace mxrec {
 namespace {

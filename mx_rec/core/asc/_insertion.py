@@ -3,6 +3,8 @@
 import dataclasses
 import itertools
 
+from mx_rec.core._commit import Layout
+
 _counter = itertools.count()
 
 
@@ -32,12 +34,9 @@ class Insertion:
         return f"mx_rec_prepare_{self.number}"
 
     @property
-    def features_of_table(self) -> dict[str, int]:
-        """How many features read each table, in the plan's order of tables."""
-        counts = dict.fromkeys(self.tables, 0)
-        for feature in self.features.values():
-            counts[self.tables[feature.table]] += 1
-        return counts
+    def layout(self) -> Layout:
+        table_of_feature = {feature.feature: feature.table for feature in self.features.values()}
+        return Layout(self.tables, tuple(table_of_feature[f] for f in range(len(table_of_feature))))
 
     def find(self, spec):
         """The place of `spec`, or None."""

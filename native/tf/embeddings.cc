@@ -1,6 +1,9 @@
-// MxrecExpand and its gradient MxrecFold: between the distinct keys of a table and the positions of one feature.
-// MxrecHasRow says which positions found a row at all. MxrecTouched keeps the handles of keys that occur in some of a
-// table's features: a key that a gradient did not reach must not be updated, not even with zeros.
+// What stands between a lookup and its gradient.
+//
+// MxrecEmbeddings passes on what the lookup of one feature gave. It computes nothing: it is the place in the graph where
+// the embeddings depend on the rows of their keys, and so where tf.gradients turns from positions to rows. Its gradient
+// is MxrecFold. MxrecHasRow says which positions found a row at all. MxrecTouched keeps the handles of keys that occur
+// in some of a table's features: a key that a gradient did not reach must not be updated, not even with zeros.
 #include "batch/fold.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -24,17 +27,25 @@ absl::Status IdsShape(InferenceContext* c, ShapeHandle* shape) {
   return c->MakeShapeFromPartialTensorShape(known, shape);
 }
 
-REGISTER_OP("MxrecExpand")
+REGISTER_OP("MxrecEmbeddings")
+    .Input("embeddings: float")
     .Input("rows: float")
     .Input("plan: int64")
-    .Output("embeddings: float")
+    .Output("out: float")
     .Attr("table: int")
     .Attr("feature: int")
+    .Attr("pooled: bool")
     .Attr("ids_shape: shape")
     .SetShapeFn([](InferenceContext* c) {
       ShapeHandle rows, ids, out;
-      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &rows));
+      bool pooled;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 2, &rows));
       TF_RETURN_IF_ERROR(IdsShape(c, &ids));
+      TF_RETURN_IF_ERROR(c->GetAttr("pooled", &pooled));
+      if (pooled) {
+        TF_RETURN_IF_ERROR(c->WithRankAtLeast(ids, 1, &ids));
+        TF_RETURN_IF_ERROR(c->Subshape(ids, 0, -1, &ids));
+      }
       TF_RETURN_IF_ERROR(c->Concatenate(ids, c->Vector(c->Dim(rows, 1)), &out));
       c->set_output(0, out);
       return absl::OkStatus();
@@ -46,6 +57,7 @@ REGISTER_OP("MxrecFold")
     .Output("rows_gradient: float")
     .Attr("table: int")
     .Attr("feature: int")
+    .Attr("pooled: bool")
     .Attr("dim: int")
     .SetShapeFn([](InferenceContext* c) {
       int64_t dim;
@@ -79,7 +91,14 @@ REGISTER_OP("MxrecTouched")
       return absl::OkStatus();
     });
 
-// What three of the kernels share: a plan at input 1, and the feature the attributes name.
+class EmbeddingsOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(OpKernelContext* c) override { c->set_output(0, c->input(0)); }
+  bool IsExpensive() override { return false; }  // runs where it stands, without a trip through a queue
+};
+
+// What two of the kernels share: a plan at input 1, and the feature the attributes name.
 class FeatureOp : public OpKernel {
  public:
   explicit FeatureOp(OpKernelConstruction* c) : OpKernel(c) {
@@ -103,42 +122,25 @@ class FeatureOp : public OpKernel {
   int64_t feature_ = 0;
 };
 
-class ExpandOp : public FeatureOp {
- public:
-  using FeatureOp::FeatureOp;
-
- protected:
-  void Run(OpKernelContext* c, const TablePlan& table, const FeaturePlan& feature) override {
-    const Tensor& rows = c->input(0);
-    OP_REQUIRES(c, rows.dims() == 2 && rows.dim_size(0) == table.keys_size,
-                absl::InvalidArgumentError("rows must be [" + std::to_string(table.keys_size) + ", dim], got " +
-                                           rows.shape().DebugString()));
-    const int64_t dim = rows.dim_size(1);
-    TensorShape shape(feature.shape);
-    shape.AddDim(dim);
-    Tensor* out = nullptr;
-    OP_REQUIRES_OK(c, c->allocate_output(0, shape, &out));
-    Expand(table, feature, rows.flat<float>().data(), dim, out->flat<float>().data(), PoolFor(c));
-  }
-};
-
 class FoldOp : public FeatureOp {
  public:
-  explicit FoldOp(OpKernelConstruction* c) : FeatureOp(c) { OP_REQUIRES_OK(c, c->GetAttr("dim", &dim_)); }
+  explicit FoldOp(OpKernelConstruction* c) : FeatureOp(c) {
+    OP_REQUIRES_OK(c, c->GetAttr("dim", &dim_));
+    OP_REQUIRES_OK(c, c->GetAttr("pooled", &pooled_));
+  }
 
  protected:
   void Run(OpKernelContext* c, const TablePlan& table, const FeaturePlan& feature) override {
-    const Tensor& gradient = c->input(0);
-    OP_REQUIRES(c, gradient.NumElements() == feature.size * dim_,
-                absl::InvalidArgumentError("the gradient must hold " + std::to_string(feature.size) + " rows of " +
-                                           std::to_string(dim_) + " floats, got " + gradient.shape().DebugString()));
+    FeatureGradient gradient;
+    OP_REQUIRES_OK(c, ReadGradient(c->input(0), feature, dim_, pooled_, 0, &gradient));
     Tensor* out = nullptr;
     OP_REQUIRES_OK(c, c->allocate_output(0, {table.keys_size, dim_}, &out));
-    Fold(table, feature, gradient.flat<float>().data(), dim_, out->flat<float>().data(), PoolFor(c));
+    Fold(table, gradient, dim_, out->flat<float>().data(), PoolFor(c));
   }
 
  private:
   int64_t dim_ = 0;
+  bool pooled_ = false;
 };
 
 class HasRowOp : public FeatureOp {
@@ -193,7 +195,7 @@ class TouchedOp : public OpKernel {
 };
 
 REGISTER_KERNEL_BUILDER(Name("MxrecTouched").Device(tensorflow::DEVICE_CPU), TouchedOp);
-REGISTER_KERNEL_BUILDER(Name("MxrecExpand").Device(tensorflow::DEVICE_CPU), ExpandOp);
+REGISTER_KERNEL_BUILDER(Name("MxrecEmbeddings").Device(tensorflow::DEVICE_CPU), EmbeddingsOp);
 REGISTER_KERNEL_BUILDER(Name("MxrecFold").Device(tensorflow::DEVICE_CPU), FoldOp);
 REGISTER_KERNEL_BUILDER(Name("MxrecHasRow").Device(tensorflow::DEVICE_CPU), HasRowOp);
 

@@ -1,0 +1,167 @@
+"""Commits: the one op that looks all tables of a batch up.
+
+The first lookup of a batch builds a commit for all tables of its insert function that exist by then, so that a step
+runs one op however many tables and features it reads. The op skips what no lookup asked for; each lookup asks by
+setting its attributes, which is possible until a session has run it.
+"""
+
+import contextlib
+import dataclasses
+import sys
+
+from mx_rec._native import library
+from mx_rec.constants import constants
+from mx_rec.core import _graph
+
+# Modes of a table and views of a feature (native/tf/lookup.cc).
+_SKIP, _READ, _INSERT = 0, 1, 2
+_HIDDEN, _EACH, _POOLED = 0, 1, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """What a plan holds: its tables, and for each of its features the number of its table."""
+
+    tables: tuple[str, ...]
+    table_of_feature: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Commit:
+    """One table's part of a commit."""
+
+    op: object
+    number: int  # of the table, in the op
+    features: dict[int, int]  # number in the plan -> number in the op
+
+    @property
+    def rows(self):
+        return self.op.outputs[self.number]
+
+    @property
+    def handles(self):
+        return self.op.outputs[self._tables + self.number]
+
+    @property
+    def _tables(self):
+        return len(self.op.get_attr("dims"))
+
+    def serves(self, feature, is_pooled) -> bool:
+        """Whether the op gives this view of the feature, or can still be asked to."""
+        return self.op.get_attr("views")[self.features[feature]] in (_HIDDEN, _POOLED if is_pooled else _EACH)
+
+    def embeddings(self, feature, is_pooled, is_train):
+        """The op's output for a feature of the plan; asks the op for it."""
+        _set(self.op, "modes", self.number, _INSERT if is_train else _READ)
+        _set(self.op, "views", self.features[feature], _POOLED if is_pooled else _EACH)
+        return self.op.outputs[2 * self._tables + self.features[feature]]
+
+
+def commit(plan, layout, table, feature, is_pooled, is_train) -> Commit:
+    """The commit of `plan` that gives this view of a feature of `table`."""
+    state = _graph.state()
+    shared = state.commits.setdefault((_graph.key(plan), is_train), {})
+    found = shared.get(table.table_name)
+    # Inside a branch the outputs cannot serve other lookups, so other tables have no business there.
+    is_shared = found is not None or _graph.is_top_level(plan.graph)
+    if found is not None and not found.serves(feature, is_pooled):
+        # The feature is looked up both pooled and not: the second view gets a commit of its own.
+        shared = state.commits.setdefault((_graph.key(plan), is_train, is_pooled), {})
+        found = shared.get(table.table_name)
+        if found is None:
+            found = shared.setdefault(table.table_name, _build(plan, layout, [table.table_name])[table.table_name])
+    if found is None:
+        names = [name for name in layout.tables if name in state.tables and name not in shared]
+        made = _build(plan, layout, names if is_shared else [table.table_name], is_shared)
+        found = made[table.table_name]
+        if is_shared:
+            shared.update(made)
+    if is_train and is_shared:
+        _collect(found)
+    return found
+
+
+def _build(plan, layout, names, is_shared=True):
+    """Commits of the named tables, by name."""
+    import tensorflow as tf
+
+    state = _graph.state()
+    tables = [state.tables[name] for name in names]
+    features = [
+        (number, names.index(layout.tables[t]))
+        for number, t in enumerate(layout.table_of_feature)
+        if layout.tables[t] in names
+    ]
+    # One commit serves lookups built under different control dependencies, so it takes none of them.
+    with tf.control_dependencies(None) if is_shared else contextlib.nullcontext():
+        rows, handles, _ = library.ops().mxrec_lookup(
+            plan=plan,
+            anchors=[table.variable.handle for table in tables],
+            tables=names,
+            table_in_plan=[layout.tables.index(name) for name in names],
+            dims=[table.embedding_size for table in tables],
+            features=[layout.table_of_feature.count(layout.tables.index(name)) for name in names],
+            modes=[_SKIP] * len(names),
+            with_rows=[0] * len(names),
+            table_of_feature=[t for _, t in features],
+            feature_in_plan=[number for number, _ in features],
+            views=[_HIDDEN] * len(features),
+            F=len(features),
+            name="commit",
+        )
+    for name, its_handles in zip(names, handles):
+        state.handles[_graph.key(its_handles)] = state.tables[name]
+    op = rows[0].op
+    return {
+        name: Commit(op, t, {number: f for f, (number, owner) in enumerate(features) if owner == t})
+        for t, name in enumerate(names)
+    }
+
+
+def _set(op, attribute, number, value):
+    """Changes one entry of an attribute that is a list of ints."""
+    import tensorflow as tf
+
+    values = list(op.get_attr(attribute))
+    if values[number] != value:
+        values[number] = value
+        proto = tf.compat.v1.AttrValue
+        op._set_attr(attribute, proto(list=proto.ListValue(i=values)))
+
+
+class _RowsCollection(list):
+    """The collection of rows that by-address scripts read.
+
+    Copying the rows out costs a training step up to a sixth of its time, and most scripts never look at them. So the
+    commits do it only once a script has looked into this list. TensorFlow itself copies all collections into every
+    function graph and meta graph; that is not a look.
+    """
+
+    def __iter__(self):
+        if not _is_called_by_tensorflow():
+            for rows in super().__iter__():
+                _set(rows.op, "with_rows", rows.value_index, 1)
+        return super().__iter__()
+
+    def __getitem__(self, index):
+        return list(self)[index]
+
+
+def _is_called_by_tensorflow() -> bool:
+    """Whether the caller of the caller, not counting Graph.get_collection and its like, is TensorFlow's own code."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__") == "tensorflow.python.framework.ops":
+        frame = frame.f_back
+    return frame is not None and frame.f_globals.get("__name__", "").startswith("tensorflow.")
+
+
+def _collect(found):
+    """Puts a training lookup's rows and handles where by-address scripts take them from, once."""
+    graph = found.op.graph
+    handles = graph.get_collection_ref(constants.ASCEND_SPARSE_LOOKUP_ID_OFFSET)
+    if any(found.handles is other for other in handles):
+        return
+    if constants.ASCEND_SPARSE_LOOKUP_LOCAL_EMB not in graph.collections:
+        graph._collections[constants.ASCEND_SPARSE_LOOKUP_LOCAL_EMB] = _RowsCollection()
+    handles.append(found.handles)
+    graph.get_collection_ref(constants.ASCEND_SPARSE_LOOKUP_LOCAL_EMB).append(found.rows)

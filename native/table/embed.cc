@@ -1,0 +1,98 @@
+#include "table/embed.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "batch/fold.h"
+
+namespace mxrec {
+namespace {
+
+// Positions ahead of the current one whose rows are on their way from memory.
+constexpr int64_t kAhead = 16;
+// Positions that a thread takes at a time: small enough to share out many small features.
+constexpr int64_t kUnit = 2048;
+
+// Gives fn(i, row or nullptr) for positions [from, to) of the item's feature.
+template <typename Fn>
+void ForEachRow(const EmbedItem& item, int64_t from, int64_t to, Fn fn) {
+  const int32_t* index = item.plan.index + item.feature->first;
+  for (int64_t i = from; i < std::min(to, from + kAhead); ++i) item.table->PrefetchEmbedding(item.handles[index[i]]);
+  for (int64_t i = from; i < to; ++i) {
+    if (i + kAhead < to) item.table->PrefetchEmbedding(item.handles[index[i + kAhead]]);
+    const int64_t handle = item.handles[index[i]];
+    fn(i, handle == kNoRow ? nullptr : item.table->Row(handle));
+  }
+}
+
+// A copy of a constant length is a few moves; of a length unknown to the compiler, a call (5 ns). 0 stands for that.
+template <int64_t kDim>
+void Copy(const EmbedItem& item, int64_t from, int64_t to) {
+  const int64_t dim = kDim > 0 ? kDim : item.table->config().dim;
+  float* out = item.out;
+  ForEachRow(item, from, to, [=](int64_t i, const float* row) {
+    if (row == nullptr) {
+      std::memset(out + i * dim, 0, dim * sizeof(float));
+    } else {
+      std::memcpy(out + i * dim, row, dim * sizeof(float));
+    }
+  });
+}
+
+void Pool(const EmbedItem& item, int64_t from, int64_t to) {
+  const int64_t dim = item.table->config().dim;
+  std::vector<const float*> rows;
+  float* out = item.out + from / item.bag * dim;
+  int64_t left = item.bag;
+  ForEachRow(item, from, to, [&](int64_t, const float* row) {
+    if (row != nullptr) rows.push_back(row);
+    if (--left > 0) return;
+    if (rows.empty()) {
+      std::memset(out, 0, dim * sizeof(float));
+    } else {
+      SumRows(rows.data(), static_cast<int64_t>(rows.size()), dim, out);
+    }
+    rows.clear();
+    out += dim;
+    left = item.bag;
+  });
+}
+
+void EmbedUnit(const EmbedItem& item, int64_t from, int64_t to) {
+  if (item.bag != 1) return Pool(item, from, to);
+  switch (item.table->config().dim) {
+    case 8:
+      return Copy<8>(item, from, to);
+    case 16:
+      return Copy<16>(item, from, to);
+    case 32:
+      return Copy<32>(item, from, to);
+    case 64:
+      return Copy<64>(item, from, to);
+    default:
+      return Copy<0>(item, from, to);
+  }
+}
+
+// Whole bags.
+int64_t UnitOf(const EmbedItem& item) { return std::max<int64_t>(1, kUnit / item.bag) * item.bag; }
+
+}  // namespace
+
+void Embed(const std::vector<EmbedItem>& items, const ParallelFor& parallel) {
+  std::vector<int64_t> sizes;
+  int64_t units = 0, cost = 0;
+  for (const EmbedItem& item : items) {
+    const int64_t unit = UnitOf(item);
+    sizes.push_back((item.feature->size + unit - 1) / unit);
+    units += sizes.back();
+    cost += item.feature->size * (15 + item.table->config().dim / 4);  // nanoseconds
+  }
+  if (units == 0) return;
+  RunLists(parallel, sizes, cost / units + 1, [&](size_t i, int64_t number) {
+    const int64_t unit = UnitOf(items[i]), from = number * unit;
+    EmbedUnit(items[i], from, std::min(from + unit, items[i].feature->size));
+  });
+}
+
+}  // namespace mxrec

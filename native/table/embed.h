@@ -1,0 +1,27 @@
+// Embed: from the handles of a batch's keys to what a lookup returns, for all features of a step at once. Every position
+// gets its key's row, or every bag of positions the sum of its rows; straight from the table, in the order of positions,
+// so that the output is written once and in sequence.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/parallel.h"
+#include "batch/plan.h"
+#include "table/table.h"
+
+namespace mxrec {
+
+struct EmbedItem {
+  const Table* table;
+  TablePlan plan;
+  const FeaturePlan* feature;
+  const int64_t* handles;  // [U]
+  int64_t bag;             // positions per row of the output; 1: no pooling. Divides feature->size
+  float* out;              // [feature->size / bag, dim]
+};
+
+// Keys without a row count as zeros. The rows of a bag are added in ascending position order.
+void Embed(const std::vector<EmbedItem>& items, const ParallelFor& parallel);
+
+}  // namespace mxrec

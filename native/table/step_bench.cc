@@ -1,0 +1,282 @@
+// Where the time of a training step goes, stage by stage, without TensorFlow: Adam on the three workloads of
+// docs/benchmarks.md. Takes the name of a workload (w1, w2, w3; default all), and 10 GB.
+//
+// Beside the stages, what memory itself allows: the rows of the same batches copied and updated with their places known
+// beforehand.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/hash.h"
+#include "batch/fold.h"
+#include "batch/grouping.h"
+#include "table/commit.h"
+#include "table/embed.h"
+#include "table/fold_update.h"
+
+namespace mxrec {
+namespace {
+
+constexpr int kThreads = 2;
+constexpr int kBatches = 32;
+constexpr int kRounds = 4;
+
+double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+void Require(const Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "%s\n", status.message().c_str());
+  std::exit(1);
+}
+
+// Threads that wait for work by spinning, so that a stage's time is its own.
+class Pool : public ParallelFor {
+ public:
+  Pool() {
+    for (int t = 1; t < kThreads; ++t) threads_.emplace_back([this, t] { Serve(t); });
+  }
+  ~Pool() override {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+  void Run(int64_t n, int64_t, const Block& fn) const override {
+    n_ = n;
+    fn_ = &fn;
+    busy_ = kThreads - 1;
+    ++round_;
+    Share(0);
+    while (busy_ > 0) {
+    }
+  }
+
+ private:
+  void Share(int t) const {
+    const int64_t begin = n_ * t / kThreads, end = n_ * (t + 1) / kThreads;
+    if (begin < end) (*fn_)(begin, end);
+  }
+  void Serve(int t) {
+    for (int64_t seen = 0; !stop_;) {
+      if (round_ == seen) continue;
+      seen = round_;
+      Share(t);
+      --busy_;
+    }
+  }
+  mutable int64_t n_ = 0;
+  mutable const Block* fn_ = nullptr;
+  mutable std::atomic<int> busy_{0};
+  mutable std::atomic<int64_t> round_{0};
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> threads_;
+};
+
+struct Workload {
+  const char* name;
+  int tables;
+  int64_t rows;
+  int64_t ids;  // per table and batch
+  int64_t dim;
+  double skew;  // of Zipf's law; 0: uniform
+  int64_t bag;
+};
+constexpr Workload kWorkloads[] = {
+    {"w1", 26, 1000000, 4096, 16, 1.05, 1}, {"w2", 1, 10000000, 163840, 64, 1.05, 20}, {"w3", 1, 10000000, 100000, 32, 0, 1}};
+
+int64_t KeyOf(int table, int64_t i) {
+  return static_cast<int64_t>(Mix64(static_cast<uint64_t>(i) + (static_cast<uint64_t>(table) << 40)));
+}
+
+// Draws row numbers; the most frequent ones lie anywhere in the table.
+class Draw {
+ public:
+  explicit Draw(const Workload& w) : rows_(w.rows) {
+    if (w.skew == 0) return;
+    double sum = 0;
+    for (int64_t i = 1; i <= w.rows; ++i) cumulated_.push_back(sum += std::pow(static_cast<double>(i), -w.skew));
+  }
+  int64_t operator()() {
+    if (cumulated_.empty()) return static_cast<int64_t>(random_() % rows_);
+    const double u = static_cast<double>(random_() >> 11) * 0x1p-53 * cumulated_.back();
+    const int64_t rank = std::lower_bound(cumulated_.begin(), cumulated_.end(), u) - cumulated_.begin();
+    return static_cast<int64_t>(static_cast<uint64_t>(rank) * 2654435761u % rows_);
+  }
+
+ private:
+  int64_t rows_;
+  std::vector<double> cumulated_;
+  std::mt19937_64 random_{7};
+};
+
+struct Stages {
+  std::map<std::string, std::vector<double>> seconds;
+  std::vector<std::string> order;
+  void Time(const std::string& name, const std::function<void()>& fn) {
+    const double start = Now();
+    fn();
+    if (seconds.find(name) == seconds.end()) order.push_back(name);
+    seconds[name].push_back(Now() - start);
+  }
+};
+
+void Run(const Workload& w) {
+  const Pool parallel;
+  std::vector<std::shared_ptr<Table>> tables(w.tables);
+  for (int t = 0; t < w.tables; ++t) {
+    TableConfig config;
+    config.name = "t" + std::to_string(t);
+    config.dim = static_cast<int>(w.dim);
+    config.max_rows = w.rows;
+    config.initializer.kind = InitializerSpec::Kind::kUniform;
+    config.initializer.a = -0.05f;
+    config.initializer.b = 0.05f;
+    Require(Table::Create(config, &tables[t]));
+    Require(tables[t]->SetSlots({{"momentum", 0.0f}, {"velocity", 0.0f}}));
+    constexpr int64_t kChunk = 1 << 18;
+    std::vector<int64_t> keys;
+    for (int64_t from = 0; from < w.rows; from += kChunk) {
+      keys.clear();
+      for (int64_t i = from; i < std::min(w.rows, from + kChunk); ++i) keys.push_back(KeyOf(t, i));
+      const float* columns[3] = {nullptr, nullptr, nullptr};
+      Require(tables[t]->InsertRows(keys.data(), columns, static_cast<int64_t>(keys.size()), parallel));
+    }
+  }
+  Draw draw(w);
+  std::vector<std::vector<std::vector<int64_t>>> ids(kBatches);
+  for (auto& batch : ids) {
+    batch.resize(w.tables);
+    for (int t = 0; t < w.tables; ++t) {
+      for (int64_t i = 0; i < w.ids; ++i) batch[t].push_back(KeyOf(t, draw()));
+    }
+  }
+  const Rule& rule = *FindRule("lazy_adam");
+  const float hyper[] = {1e-3f, 0.9f, 0.999f, 1e-8f};
+  Stages stages;
+  std::vector<Grouping> groupings(w.tables);
+  std::vector<std::vector<float>> embeddings(w.tables), gradients(w.tables);
+  for (int t = 0; t < w.tables; ++t) {
+    embeddings[t].resize(w.ids * w.dim);
+    gradients[t].assign(w.ids * w.dim, 1e-3f);
+  }
+  int64_t keys = 0;
+  for (int step = 0; step < kRounds * kBatches; ++step) {
+    const auto& batch = ids[step % kBatches];
+    stages.Time("group", [&] {
+      if (w.tables == 1) {
+        groupings[0].Build({{batch[0].data(), w.ids}}, tables[0]->shard_bits(), parallel);
+        return;
+      }
+      parallel.Run(w.tables, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t t = begin; t < end; ++t) groupings[t].Build({{batch[t].data(), w.ids}}, tables[t]->shard_bits());
+      });
+    });
+    std::vector<PlanWriter::Table> parts;
+    std::vector<FeaturePlan> features;
+    for (int t = 0; t < w.tables; ++t) {
+      parts.push_back({tables[t]->config().name, &groupings[t]});
+      FeaturePlan feature;
+      feature.table = t;
+      feature.size = w.ids;
+      feature.shape = {w.ids};
+      features.push_back(feature);
+    }
+    const PlanWriter writer(parts, features);
+    std::unique_ptr<int64_t[]> words(new int64_t[writer.words()]);
+    stages.Time("write plan", [&] { writer.Write(words.get()); });
+    stages.Time("hint", [&] {
+      RunLists(parallel, std::vector<int64_t>(w.tables, tables[0]->shards()), 1, [&](size_t t, int64_t shard) {
+        const Grouping& g = groupings[t];
+        const int32_t from = g.shard_starts()[shard], n = g.shard_starts()[shard + 1] - from;
+        tables[t]->Hint(static_cast<int>(shard), g.keys().data() + from, n, writer.hints(words.get(), t) + from);
+      });
+    });
+    Plan plan;
+    stages.Time("parse", [&] { Require(Plan::Parse(words.get(), writer.words(), &plan)); });
+    std::vector<std::vector<int64_t>> handles(w.tables);
+    std::vector<CommitItem> items;
+    keys = 0;
+    for (int t = 0; t < w.tables; ++t) {
+      const int64_t n = plan.tables()[t].keys_size;
+      keys += n;
+      handles[t].resize(n);
+      items.push_back({tables[t].get(), plan.tables()[t], handles[t].data(), true});
+    }
+    stages.Time("commit", [&] { Require(Commit(items, parallel)); });
+    stages.Time("embed", [&] {
+      std::vector<EmbedItem> embeds;
+      for (int t = 0; t < w.tables; ++t) {
+        embeds.push_back({tables[t].get(), plan.tables()[t], &plan.features()[t], handles[t].data(), w.bag,
+                          embeddings[t].data()});
+      }
+      Embed(embeds, parallel);
+    });
+    std::vector<FoldUpdateItem> updates;
+    for (int t = 0; t < w.tables; ++t) {
+      updates.push_back({tables[t].get(), plan.tables()[t], handles[t].data(),
+                         {{&plan.features()[t], gradients[t].data(), w.dim, Divider(static_cast<uint32_t>(w.bag))}}});
+    }
+    stages.Time("fold and update", [&] { FoldUpdate(updates, rule, hyper, parallel); });
+    // The same rows with their places known: what memory allows.
+    std::vector<float*> places;
+    for (int t = 0; t < w.tables; ++t) {
+      for (const int64_t handle : handles[t]) places.push_back(tables[t]->Row(handle));
+    }
+    const int64_t n = static_cast<int64_t>(places.size());
+    constexpr int64_t kAhead = 16;
+    stages.Time("(limit: gather)", [&] {
+      parallel.Run(n, 1, [&](int64_t begin, int64_t end) {
+        std::vector<float> out(w.dim);
+        float sum = 0;
+        for (int64_t i = begin; i < end; ++i) {
+          if (i + kAhead < end) {
+            for (int64_t j = 0; j < w.dim; j += 16) __builtin_prefetch(places[i + kAhead] + j);
+          }
+          std::memcpy(out.data(), places[i], w.dim * 4);
+          sum += out[0];
+        }
+        if (sum == 42.0f) std::printf("\n");
+      });
+    });
+    stages.Time("(limit: update)", [&] {
+      parallel.Run(n, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          if (i + kAhead < end) {
+            for (int64_t j = 0; j < 3 * w.dim; j += 16) __builtin_prefetch(places[i + kAhead] + j, 1);
+          }
+          rule.apply(places[i], gradients[0].data() + i % w.ids * w.dim, w.dim, hyper);
+        }
+      });
+    });
+  }
+  const double all = static_cast<double>(w.tables) * static_cast<double>(w.ids);
+  std::printf("%s: %.0f ids, %.0f distinct keys a batch, %d threads\n", w.name, all, static_cast<double>(keys), kThreads);
+  double total = 0;
+  for (const std::string& name : stages.order) {
+    std::vector<double>& s = stages.seconds[name];
+    std::sort(s.begin(), s.end());
+    const double median = s[s.size() / 2];
+    if (name[0] != '(') total += median;
+    std::printf("  %-18s %7.2f ms  (fastest tenth %.2f)  %6.1f ns/id\n", name.c_str(), median * 1e3,
+                s[s.size() / 10] * 1e3, median * 1e9 / all);
+  }
+  std::printf("  %-18s %7.2f ms, %.1f million ids/s\n", "all", total * 1e3, all / total / 1e6);
+}
+
+}  // namespace
+}  // namespace mxrec
+
+int main(int argc, char** argv) {
+  for (const auto& w : mxrec::kWorkloads) {
+    if (argc < 2 || std::string(argv[1]) == w.name) mxrec::Run(w);
+  }
+}
