@@ -8,8 +8,8 @@
 namespace mxrec {
 namespace {
 
-// Positions ahead of the current one whose rows are on their way from memory.
-constexpr int64_t kAhead = 16;
+// Rows requested from memory together, while those requested before are worked on.
+constexpr int64_t kBlock = 16;
 // Positions that a thread takes at a time: small enough to share out many small features.
 constexpr int64_t kUnit = 2048;
 
@@ -17,11 +17,20 @@ constexpr int64_t kUnit = 2048;
 template <typename Fn>
 void ForEachRow(const EmbedItem& item, int64_t from, int64_t to, Fn fn) {
   const int32_t* index = item.plan.index + item.feature->first;
-  for (int64_t i = from; i < std::min(to, from + kAhead); ++i) item.table->PrefetchEmbedding(item.handles[index[i]]);
-  for (int64_t i = from; i < to; ++i) {
-    if (i + kAhead < to) item.table->PrefetchEmbedding(item.handles[index[i + kAhead]]);
-    const int64_t handle = item.handles[index[i]];
-    fn(i, handle == kNoRow ? nullptr : item.table->Row(handle));
+  int64_t handles[2][kBlock];
+  auto request = [&](int64_t begin, int64_t* block) {
+    const int64_t n = std::min(kBlock, to - begin);
+    for (int64_t i = 0; i < n; ++i) block[i] = item.handles[index[begin + i]];
+    item.table->PrefetchEmbeddings(block, n);
+  };
+  int now = 0;
+  request(from, handles[0]);
+  for (int64_t begin = from; begin < to; begin += kBlock, now = 1 - now) {
+    if (begin + kBlock < to) request(begin + kBlock, handles[1 - now]);
+    const int64_t n = std::min(kBlock, to - begin);
+    for (int64_t i = 0; i < n; ++i) {
+      fn(begin + i, handles[now][i] == kNoRow ? nullptr : item.table->Row(handles[now][i]));
+    }
   }
 }
 

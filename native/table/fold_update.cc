@@ -6,8 +6,13 @@
 namespace mxrec {
 namespace {
 
-// Keys ahead of the current one whose row and first gradient are on their way from memory.
-constexpr int64_t kAhead = 12;
+// Keys whose rows and first gradients are requested from memory together, while those before are worked on: no more
+// than 16, and no more than 3 KiB of rows. Rows of 768 bytes took 1.2 times as long as the same updates with their places
+// known beforehand; with blocks of 12 KiB, 1.6 times.
+int64_t BlockOf(const Table& table, const Rule& rule) {
+  const int64_t bytes = table.config().dim * (1 + rule.slots) * static_cast<int64_t>(sizeof(float));
+  return std::max<int64_t>(4, std::min<int64_t>(16, 3072 / bytes));
+}
 
 void FoldUpdateKeys(const FoldUpdateItem& item, const Rule& rule, const float* hyper, int64_t from, int64_t to) {
   const int64_t dim = item.table->config().dim;
@@ -17,16 +22,20 @@ void FoldUpdateKeys(const FoldUpdateItem& item, const Rule& rule, const float* h
   float *part = scratch.data(), *totals[2] = {part + dim, part + 2 * dim};
   std::vector<const float*> rows;
   const FeatureGradient& first = item.gradients.front();
-  auto prefetch = [&](int64_t u) {
-    item.table->PrefetchForUpdate(item.handles[u], rule);
-    const int32_t position = item.plan.positions[item.plan.offsets[u]];
-    if (position < first.feature->first || position >= first.feature->first + first.feature->size) return;
-    const float* gradient = first.row(position);
-    for (int64_t j = 0; j < dim; j += 16) __builtin_prefetch(gradient + j);
+  const int64_t block = BlockOf(*item.table, rule);
+  auto request = [&](int64_t begin) {
+    const int64_t end = std::min(to, begin + block);
+    item.table->PrefetchForUpdate(item.handles + begin, end - begin, rule);
+    for (int64_t u = begin; u < end; ++u) {
+      const int32_t position = item.plan.positions[item.plan.offsets[u]];
+      if (position < first.feature->first || position >= first.feature->first + first.feature->size) continue;
+      const float* gradient = first.row(position);
+      for (int64_t j = 0; j < dim; j += 16) __builtin_prefetch(gradient + j);
+    }
   };
-  for (int64_t u = from; u < std::min(to, from + kAhead); ++u) prefetch(u);
+  request(from);
   for (int64_t u = from; u < to; ++u) {
-    if (u + kAhead < to) prefetch(u + kAhead);
+    if ((u - from) % block == 0 && u + block < to) request(u + block);
     const int64_t handle = item.handles[u];
     if (handle == kNoRow || (handle & kFrozen) != 0) continue;
     const float* gradient = nullptr;

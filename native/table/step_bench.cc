@@ -168,6 +168,7 @@ void Run(const Workload& w) {
     embeddings[t].resize(w.ids * w.dim);
     gradients[t].assign(w.ids * w.dim, 1e-3f);
   }
+  std::vector<std::vector<float*>> all_places(kBatches);
   int64_t keys = 0;
   for (int step = 0; step < kRounds * kBatches; ++step) {
     const auto& batch = ids[step % kBatches];
@@ -226,11 +227,14 @@ void Run(const Workload& w) {
                          {{&plan.features()[t], gradients[t].data(), w.dim, Divider(static_cast<uint32_t>(w.bag))}}});
     }
     stages.Time("fold and update", [&] { FoldUpdate(updates, rule, hyper, parallel); });
-    // The same rows with their places known: what memory allows.
-    std::vector<float*> places;
+    // The rows of a batch long gone from the caches, with their places known: what memory allows.
+    all_places[step % kBatches].clear();
+    std::vector<float*>& now = all_places[step % kBatches];
     for (int t = 0; t < w.tables; ++t) {
-      for (const int64_t handle : handles[t]) places.push_back(tables[t]->Row(handle));
+      for (const int64_t handle : handles[t]) now.push_back(tables[t]->Row(handle));
     }
+    if (step < kBatches) continue;
+    const std::vector<float*>& places = all_places[(step + kBatches / 2) % kBatches];
     const int64_t n = static_cast<int64_t>(places.size());
     constexpr int64_t kAhead = 16;
     stages.Time("(limit: gather)", [&] {

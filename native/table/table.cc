@@ -11,7 +11,7 @@ namespace {
 
 // How far ahead of its use a row, key or chunk is requested from memory. 16 covers a DRAM access (~90 ns) at the ~6 ns
 // each item takes once its data is in the cache.
-constexpr int kAhead = 16;
+constexpr int64_t kAhead = 16;
 
 // Shards: enough that a rehash stays short (64Ki keys each when a limit is known) and threads find work, few enough
 // that a batch of a few thousand ids still brings each shard a run of them.
@@ -162,9 +162,11 @@ Status Table::Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles
 void Table::Gather(const int64_t* handles, int64_t n, float* out) const {
   const int64_t dim = config_.dim;
   const size_t bytes = dim * sizeof(float);
-  for (int64_t i = 0; i < std::min<int64_t>(n, kAhead); ++i) PrefetchEmbedding(handles[i]);
+  PrefetchEmbeddings(handles, std::min<int64_t>(n, kAhead));
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) PrefetchEmbedding(handles[i + kAhead]);
+    if (i % kAhead == 0 && i + kAhead < n) {
+      PrefetchEmbeddings(handles + i + kAhead, std::min<int64_t>(n - i - kAhead, kAhead));
+    }
     if (handles[i] == kNoRow) {
       std::memset(out + i * dim, 0, bytes);
     } else {
@@ -174,9 +176,12 @@ void Table::Gather(const int64_t* handles, int64_t n, float* out) const {
 }
 
 void Table::Update(const Rule& rule, const float* hyper, const int64_t* handles, const float* gradient, int64_t n) {
+  constexpr int64_t kBlock = 8;
   const int64_t dim = config_.dim;
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) PrefetchForUpdate(handles[i + kAhead], rule);
+    if (i % kBlock == 0 && i + kBlock < n) {
+      PrefetchForUpdate(handles + i + kBlock, std::min<int64_t>(n - i - kBlock, kBlock), rule);
+    }
     if (handles[i] == kNoRow || (handles[i] & kFrozen) != 0) continue;
     UpdateRow(rule, hyper, handles[i], gradient + i * dim);
   }

@@ -78,9 +78,13 @@ class Table {
   }
   // The row itself. REQUIRES: the handle is not kNoRow.
   float* Row(int64_t handle) const { return store_.row(static_cast<uint32_t>(handle)); }
-  // Request from memory what will be read of a row, and what UpdateRow will touch.
-  void PrefetchEmbedding(int64_t handle) const { Prefetch<0>(handle, config_.dim); }
-  void PrefetchForUpdate(int64_t handle, const Rule& rule) const { Prefetch<1>(handle, config_.dim * (1 + rule.slots)); }
+  // Request from memory what will be read of n rows, and what UpdateRow will touch of them. Request many rows at once
+  // and work on them after the next ones are requested: a request that misses the TLB holds up the instructions behind
+  // it, so only requests that stand close together are under way at the same time.
+  void PrefetchEmbeddings(const int64_t* handles, int64_t n) const { Prefetch<0>(handles, n, config_.dim); }
+  void PrefetchForUpdate(const int64_t* handles, int64_t n, const Rule& rule) const {
+    Prefetch<1>(handles, n, config_.dim * (1 + rule.slots));
+  }
 
   // InvalidArgument naming the first handle that cannot be one of this table's.
   Status CheckHandles(const int64_t* handles, int64_t n) const;
@@ -136,12 +140,19 @@ class Table {
   int ShardOf(uint64_t hash) const { return static_cast<int>(hash >> 1 >> (63 - shard_bits_)); }
   int64_t Handle(int64_t key, int64_t row) const;
   template <int kWrite>
-  void Prefetch(int64_t handle, int64_t floats) const {
-    if (handle == kNoRow) return;
-    const char* p = reinterpret_cast<const char*>(Row(handle));
+  void Prefetch(const int64_t* handles, int64_t n, int64_t floats) const {
+    // The first line of each row starts the search for its page; the others find it found.
+    for (int64_t i = 0; i < n; ++i) {
+      if (handles[i] != kNoRow) __builtin_prefetch(Row(handles[i]), kWrite);
+    }
     // The hardware follows a stream by itself; only its start needs help.
-    const int64_t bytes = floats * sizeof(float) < 1024 ? floats * sizeof(float) : 1024;
-    for (int64_t o = 0; o < bytes; o += 64) __builtin_prefetch(p + o, kWrite);
+    const int64_t end = floats < 256 ? floats : 256;
+    if (end <= 16) return;
+    for (int64_t i = 0; i < n; ++i) {
+      if (handles[i] == kNoRow) continue;
+      const float* row = Row(handles[i]);
+      for (int64_t j = 16; j < end; j += 16) __builtin_prefetch(row + j, kWrite);
+    }
   }
   bool IsPadding(int64_t key) const;
   // A new row for `key` in a locked shard whose index has room; its embedding and slots are initialised.
