@@ -8,7 +8,7 @@
 namespace mxrec {
 namespace {
 
-constexpr int64_t kMagic = 0x316e616c7043584dLL;  // "MXCplan1"
+constexpr int64_t kMagic = 0x326e616c7043584dLL;  // "MXCplan2"
 constexpr int64_t kHeader = 4;
 constexpr int64_t kTableWords = 6;
 constexpr int64_t kFeatureWords = 5;
@@ -22,7 +22,7 @@ uint64_t NameHash(const std::string& name) {
 int64_t HalfWords(int64_t n) { return (n + 1) / 2; }
 
 int64_t SectionWords(int64_t shards, int64_t positions, int64_t keys) {
-  return 2 * keys + HalfWords(shards + 1) + HalfWords(keys + 1) + 2 * HalfWords(positions);
+  return 2 * keys + shards + HalfWords(shards + 1) + HalfWords(keys + 1) + 2 * HalfWords(positions);
 }
 
 Status Broken(const std::string& what) {
@@ -62,7 +62,8 @@ Status Plan::Parse(const int64_t* words, int64_t size, Plan* plan) {
     const int64_t* section = words + w[4];
     table.keys = section;
     table.hints = section + table.keys_size;
-    const int64_t* half = section + 2 * table.keys_size;
+    table.seals = section + 2 * table.keys_size;
+    const int64_t* half = table.seals + table.shards;
     table.shard_starts = reinterpret_cast<const int32_t*>(half);
     half += HalfWords(table.shards + 1);
     table.offsets = reinterpret_cast<const int32_t*>(half);
@@ -144,7 +145,7 @@ void PlanWriter::Write(int64_t* words) const {
     w[5] = SectionWords(shards, g.positions_size(), g.keys_size());
     int64_t* section = words + sections_[t];
     std::copy(g.keys().begin(), g.keys().end(), section);
-    int64_t* half = section + 2 * g.keys_size();
+    int64_t* half = section + 2 * g.keys_size() + shards;
     for (const std::vector<int32_t>* part : {&g.shard_starts(), &g.offsets(), &g.index(), &g.positions()}) {
       const int64_t length = HalfWords(static_cast<int64_t>(part->size()));
       if (length == 0) continue;
@@ -169,6 +170,10 @@ void PlanWriter::Write(int64_t* words) const {
 
 int64_t* PlanWriter::hints(int64_t* words, int64_t t) const {
   return words + sections_[t] + tables_[t].grouping->keys_size();
+}
+
+int64_t* PlanWriter::seals(int64_t* words, int64_t t) const {
+  return hints(words, t) + tables_[t].grouping->keys_size();
 }
 
 }  // namespace mxrec

@@ -6,8 +6,8 @@
 //   T × 6 words        name hash | shards | positions N | keys U | first word of its sections | words of its sections
 //   F × 5 words        table | first position | positions | rank | first word of its shape
 //   shapes             rank words per feature
-//   per table          keys [U] | hints [U] | then int32: shard_starts [shards + 1] | offsets [U + 1] | index [N] |
-//                      positions [N], each padded to whole words
+//   per table          keys [U] | hints [U] | seals [shards] | then int32: shard_starts [shards + 1] | offsets [U + 1] |
+//                      index [N] | positions [N], each padded to whole words
 //
 // Parse checks every number that says where something lies, so a plan that belongs to another table or was cut short
 // is an error, not a crash. The contents of the sections are trusted: only prepare writes them.
@@ -28,7 +28,8 @@ struct TablePlan {
   int64_t positions_size = 0;  // N
   int64_t keys_size = 0;       // U
   const int64_t* keys = nullptr;
-  const int64_t* hints = nullptr;  // row numbers or -1; may be garbage
+  const int64_t* hints = nullptr;  // row numbers or -1; good if they fit the seal of their shard (table/table.h)
+  const int64_t* seals = nullptr;  // nullptr: no hint is good
   const int32_t* shard_starts = nullptr;
   const int32_t* offsets = nullptr;
   const int32_t* index = nullptr;
@@ -70,10 +71,12 @@ class PlanWriter {
   PlanWriter(std::vector<Table> tables, std::vector<FeaturePlan> features);
 
   int64_t words() const { return words_; }
-  // Writes everything but the hints.
+  // Writes everything but the hints and seals.
   void Write(int64_t* words) const;
   // Where the hints of table `t` go, [U].
   int64_t* hints(int64_t* words, int64_t t) const;
+  // Where its seals go, [shards].
+  int64_t* seals(int64_t* words, int64_t t) const;
 
  private:
   std::vector<Table> tables_;

@@ -150,12 +150,15 @@ TEST_F(PlanTest, CarriesTheHintsOfEveryTable) {
 }
 
 TEST_F(PlanTest, DependsOnNothingButTheBatch) {
-  // Written over different garbage, the words are the same except for the hints, which are not written yet.
+  // Written over different garbage, the words are the same except for the hints and seals, which are not written yet.
   const PlanWriter writer({{"user", &user_}, {"item", &item_}}, features_);
   Words zeros(writer.words(), 0), ones(writer.words(), -1);
   for (Words* words : {&zeros, &ones}) {
     writer.Write(words->data());
-    std::fill_n(writer.hints(words->data(), 0), user_.keys_size(), -1);
+    for (const auto& [t, grouping] : {std::make_pair(0, &user_), std::make_pair(1, &item_)}) {
+      std::fill_n(writer.hints(words->data(), t), grouping->keys_size(), -1);
+      std::fill_n(writer.seals(words->data(), t), grouping->shard_starts().size() - 1, -1);
+    }
   }
   EXPECT_EQ(zeros, ones);
 }

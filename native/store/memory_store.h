@@ -71,7 +71,6 @@ class MemoryStore {
     return rows_[row >> kSlabBits].load(std::memory_order_acquire) + (row & (kSlabRows - 1)) * stride_;
   }
   int64_t key(uint32_t row) const { return KeyCell(row).load(std::memory_order_relaxed) ^ kVacant; }
-  void PrefetchKey(uint32_t row) const { __builtin_prefetch(&KeyCell(row)); }
 
   // Whether row() and key() may be called: true for every row ever handed out, and for some that were not (their key
   // is kVacant).

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -88,7 +89,8 @@ class Batch {
       const Grouping& g = groupings_[t];
       for (int s = 0; s < tables_[t]->shards(); ++s) {
         const int32_t first = g.shard_starts()[s], n = g.shard_starts()[s + 1] - first;
-        tables_[t]->Hint(s, g.keys().data() + first, n, writer.hints(words_.data(), t) + first);
+        writer.seals(words_.data(), t)[s] =
+            tables_[t]->Hint(s, g.keys().data() + first, n, writer.hints(words_.data(), t) + first);
       }
     }
   }
@@ -107,6 +109,8 @@ class Batch {
     }
     return Status();
   }
+
+  void MoveTo(const Tables& tables) { tables_ = tables; }
 
   // A step of training: look up, then update with gradients made from the keys.
   void Train(const ParallelFor& parallel) {
@@ -160,6 +164,38 @@ std::vector<Ids> StepIds(int step) {
 void EraseSome(const Tables& tables, int step) {
   const Ids keys = Range(step * 20, step * 20 + 100);
   for (const auto& table : tables) table->Erase(keys.data(), 100);
+}
+
+TEST(Commit, FindsTheRowsOfKeysThatMovedAfterTheBatchWasPrepared) {
+  const Tables tables = {Make("user", 4)};
+  ASSERT_TRUE(Batch(tables, {Range(0, 500)}).Run(true).ok());
+  Batch prepared(tables, {Range(0, 1000)});
+  // Rows change hands: those of the first keys go to others, and come back in another order.
+  const Ids gone = Range(0, 300);
+  ASSERT_EQ(tables[0]->Erase(gone.data(), 300), 300);
+  ASSERT_TRUE(Batch(tables, {Range(5000, 5200)}).Run(true).ok());
+  Ids back = Range(100, 200);
+  std::reverse(back.begin(), back.end());
+  ASSERT_TRUE(Batch(tables, {back}).Run(true).ok());
+  ASSERT_TRUE(prepared.Run(true).ok());
+  for (size_t u = 0; u < prepared.keys(0).size(); ++u) {
+    EXPECT_EQ(prepared.row(0, u), InitialRow(*tables[0], prepared.keys(0)[u]));
+  }
+  ExpectNumbersAddUp(*tables[0], 1200);
+}
+
+TEST(Commit, DoesNotTrustTheHintsOfAnotherTableOfTheSameName) {
+  const Tables old_tables = {Make("user", 4)}, tables = {Make("user", 4)};
+  ASSERT_TRUE(Batch(old_tables, {Range(0, 500)}).Run(true).ok());
+  Ids other = Range(0, 500);
+  std::reverse(other.begin(), other.end());
+  ASSERT_TRUE(Batch(tables, {other}).Run(true).ok());
+  Batch cached(old_tables, {Range(0, 500)});  // as a dataset cached by an earlier process brings it
+  cached.MoveTo(tables);
+  ASSERT_TRUE(cached.Run(false).ok());
+  for (size_t u = 0; u < cached.keys(0).size(); ++u) {
+    EXPECT_EQ(cached.row(0, u), InitialRow(*tables[0], cached.keys(0)[u]));
+  }
 }
 
 TEST(Commit, InsertsNewKeysIntoAllTablesAndCopiesTheirRows) {

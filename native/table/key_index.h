@@ -1,20 +1,19 @@
-// KeyIndex: hash -> row number, for the keys of one shard. Open addressing over chunks of one cache line:
+// KeyIndex: key -> row number, for the keys of one shard. Open addressing over chunks of one cache line:
 //
-//   ┌────────────────┬──────────┬───────┬──────────────────────────────┐
-//   │ tag × 12       │ overflow │ spare │ row × 12                     │  64 bytes
-//   └────────────────┴──────────┴───────┴──────────────────────────────┘
+//   ┌──────────────────────────┬─────────────────┬──────┬──────────┬───────┐
+//   │ key × 5                  │ row × 5         │ used │ overflow │ spare │  64 bytes
+//   └──────────────────────────┴─────────────────┴──────┴──────────┴───────┘
 //
-//   tag       one byte of the hash, never 0; 0 = the place is empty. All 12 are compared in one instruction.
+//   used      a bit per place; so every int64 is a legal key.
 //   overflow  how many keys wanted this chunk but live further along their probe path; 0 ends a search (it saturates
 //             at 255 and then never falls again).
 //
-// The keys themselves are not here but in the row store's key column: emptiness is a tag, so every int64 is a legal
-// key, and a place costs 5.3 bytes instead of 13. A tag match is a guess (wrong about once in 20 searches, more
-// often after much erasing at a high fill); Find confirms it with the key column, Hint leaves that to whoever uses the
-// hint.
+// The keys are here although the row store has them too: a search touches one line and no row. Tags of a byte instead of
+// keys would save 8 bytes a row, but then every search reads the key column as well, one more cache line and page at
+// random, which was a fifth of the time of an evaluation step.
 //
 // Growth doubles one shard's chunks, so no pause is longer than one shard's rehash, and each shard of a table doubles
-// at another fill (between 43 % and 86 %), so they do not all pause in the same step.
+// at another fill (between 38 % and 75 %), so they do not all pause in the same step.
 //
 // Thread rule: the const methods may run together; the others need the shard to themselves.
 #pragma once
@@ -24,7 +23,6 @@
 
 #include "base/pages.h"
 #include "base/status.h"
-#include "store/memory_store.h"
 
 namespace mxrec {
 
@@ -35,24 +33,24 @@ class KeyIndex {
   // `stagger` in [0, 1): which part of the range of fills this shard doubles at.
   explicit KeyIndex(double stagger = 0.0);
 
-  // The row of `key`, or kNone. `hash` is HashKey(key).
-  int64_t Find(uint64_t hash, int64_t key, const MemoryStore& store) const;
+  // The row of `key`, or kNone. `hash` is HashKey(key), here and below.
+  int64_t Find(uint64_t hash, int64_t key) const;
 
-  // A row whose key probably has this hash, or kNone.
-  int64_t Hint(uint64_t hash) const;
+  // How many chunks a search for `key` reads.
+  int64_t ProbeLength(uint64_t hash, int64_t key) const;
 
   void Prefetch(uint64_t hash) const {
     if (chunks_ != nullptr) __builtin_prefetch(chunks_ + (hash & mask_));
   }
 
-  // Makes the next `n` Insert calls succeed without growing. `store` tells the keys of the rows already here.
-  Status Reserve(int64_t n, const MemoryStore& store);
+  // Makes the next `n` Insert calls succeed without growing.
+  Status Reserve(int64_t n);
 
   // REQUIRES: the key is absent; Reserve was called.
-  void Insert(uint64_t hash, uint32_t row);
+  void Insert(uint64_t hash, int64_t key, uint32_t row);
 
-  // REQUIRES: `row` was inserted with `hash`.
-  void Erase(uint64_t hash, uint32_t row);
+  // REQUIRES: the key is present.
+  void Erase(uint64_t hash, int64_t key);
 
   void Clear();
 
@@ -60,23 +58,21 @@ class KeyIndex {
   int64_t bytes() const { return static_cast<int64_t>(pages_.bytes()); }
 
  private:
-  static constexpr int kPlaces = 12;
+  static constexpr int kPlaces = 5;
   struct alignas(64) Chunk {
-    uint8_t tags[kPlaces];
-    uint8_t overflow;
-    uint8_t spare[3];
+    int64_t keys[kPlaces];
     uint32_t rows[kPlaces];
+    uint8_t used;
+    uint8_t overflow;
+    uint8_t spare[2];
   };
   static_assert(sizeof(Chunk) == 64, "a chunk is one cache line");
 
-  // The top byte chooses the shard (table.h) and the low bits the chunk; the tag comes from between.
-  static uint8_t Tag(uint64_t hash) {
-    const uint8_t tag = static_cast<uint8_t>(hash >> 48);
-    return tag == 0 ? 1 : tag;
-  }
-  // An odd step visits every chunk of a power-of-two array.
-  static uint64_t Step(uint8_t tag) { return 2 * static_cast<uint64_t>(tag) + 1; }
-  static uint32_t Match(const Chunk& chunk, uint8_t tag);
+  // The top byte of the hash chooses the shard (table.h) and the low bits the chunk; the step comes from between. An odd
+  // step visits every chunk of a power-of-two array.
+  static uint64_t Step(uint64_t hash) { return ((hash >> 48) & 0xff) * 2 + 1; }
+  // A bit per place that holds `key`.
+  static uint32_t Match(const Chunk& chunk, int64_t key);
 
   double max_fill_;
   Pages pages_;

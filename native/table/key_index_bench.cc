@@ -53,12 +53,12 @@ std::vector<int64_t> Draw(Pattern pattern, int64_t n, int64_t count, uint64_t se
 // An index of the first `n` keys of a pattern, with the store that holds them.
 struct Filled {
   Filled(Pattern p, int64_t n) : pattern(p), store(RowLayout(1, {}), 1) {
-    Require(index.Reserve(n, store));
+    Require(index.Reserve(n));
     for (int64_t i = 0; i < n; ++i) {
       const int64_t key = KeyAt(pattern, i);
       uint32_t row = 0;
       Require(store.Allocate(0, key, &row));
-      index.Insert(HashKey(key), row);
+      index.Insert(HashKey(key), key, row);
     }
   }
   const Pattern pattern;
@@ -78,7 +78,7 @@ std::vector<double> FindNanoseconds(const std::vector<Pattern>& patterns, int64_
       const std::vector<int64_t> keys = Draw(f->pattern, n, kPass, pass);
       int64_t lost = 0;
       const double start = Now();
-      for (const int64_t key : keys) lost += f->index.Find(HashKey(key), key, f->store) == KeyIndex::kNone;
+      for (const int64_t key : keys) lost += f->index.Find(HashKey(key), key) == KeyIndex::kNone;
       f->best = std::min(f->best, (Now() - start) * 1e9 / kPass);
       if (lost != 0) std::abort();
     }
@@ -136,10 +136,13 @@ BatchNanoseconds BatchCost(Pattern pattern, int64_t n) {
   int64_t count = 0, missing = 0;
   for (int64_t b = 0; b < kBatches; ++b) {
     Batch batch(*table, ids.data() + b * kBatch, kBatch);
+    std::vector<int64_t> seals(table->shards());
     auto resolve = [&](int s, const int64_t* k, int64_t m, int64_t* hints, int64_t* handles) {
-      missing += table->Resolve(s, k, hints, m, handles);
+      missing += table->Resolve(s, k, hints, m, handles, seals[s]);
     };
-    auto hint = [&](int s, const int64_t* k, int64_t m, int64_t* hints, int64_t*) { table->Hint(s, k, m, hints); };
+    auto hint = [&](int s, const int64_t* k, int64_t m, int64_t* hints, int64_t*) {
+      seals[s] = table->Hint(s, k, m, hints);
+    };
     const double start = Now();
     // Without hints on one half of the batches, with them on the other: neither warms the cache for the other.
     if (b % 2 == 0) {

@@ -198,7 +198,8 @@ void Run(const Workload& w) {
       RunLists(parallel, std::vector<int64_t>(w.tables, tables[0]->shards()), 1, [&](size_t t, int64_t shard) {
         const Grouping& g = groupings[t];
         const int32_t from = g.shard_starts()[shard], n = g.shard_starts()[shard + 1] - from;
-        tables[t]->Hint(static_cast<int>(shard), g.keys().data() + from, n, writer.hints(words.get(), t) + from);
+        writer.seals(words.get(), t)[shard] =
+            tables[t]->Hint(static_cast<int>(shard), g.keys().data() + from, n, writer.hints(words.get(), t) + from);
       });
     });
     Plan plan;

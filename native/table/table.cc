@@ -1,8 +1,10 @@
 #include "table/table.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <numeric>
+#include <random>
 
 #include "base/hash.h"
 
@@ -20,6 +22,14 @@ int ChooseShardBits(int64_t max_rows) {
   int bits = 3;
   while (bits < 8 && (max_rows >> bits) > 65536) ++bits;
   return bits;
+}
+
+// A number that no other table of this or any other process starts from: a cached dataset may bring the plans of a
+// process that is long gone.
+uint64_t FirstEpoch() {
+  std::random_device random;
+  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  return Mix64((static_cast<uint64_t>(random()) << 32 | random()) ^ static_cast<uint64_t>(now));
 }
 
 }  // namespace
@@ -53,7 +63,11 @@ Table::Table(const TableConfig& config, int shard_bits)
       store_(RowLayout(config.dim, {}), 1 << shard_bits),
       shards_(new Shard[size_t{1} << shard_bits]) {
   std::sort(config_.padding_keys.begin(), config_.padding_keys.end());
-  for (int s = 0; s < shards(); ++s) shards_[s].index = KeyIndex(static_cast<double>(s) / shards());
+  const uint64_t epoch = FirstEpoch();
+  for (int s = 0; s < shards(); ++s) {
+    shards_[s].index = KeyIndex(static_cast<double>(s) / shards());
+    shards_[s].epoch = static_cast<int64_t>(Mix64(epoch + s));
+  }
 }
 
 bool Table::IsPadding(int64_t key) const {
@@ -63,45 +77,44 @@ bool Table::IsPadding(int64_t key) const {
 
 int64_t Table::Handle(int64_t key, int64_t row) const { return IsPadding(key) ? row | kFrozen : row; }
 
-void Table::Hint(int shard, const int64_t* keys, int64_t n, int64_t* hints) const {
+int64_t Table::Seal(const Shard& shard, const int64_t* keys, const int64_t* hints, int64_t n) {
+  uint64_t sum = static_cast<uint64_t>(shard.epoch);
+  for (int64_t i = 0; i < n; ++i) {
+    sum += Mix64(static_cast<uint64_t>(hints[i]) ^ static_cast<uint64_t>(keys[i]) * 0x9e3779b97f4a7c15ULL);
+  }
+  return static_cast<int64_t>(sum);
+}
+
+int64_t Table::Hint(int shard, const int64_t* keys, int64_t n, int64_t* hints) const {
   const Shard& s = shards_[shard];
   std::shared_lock<std::shared_mutex> lock(s.mutex);
   for (int64_t i = 0; i < std::min<int64_t>(n, kAhead); ++i) s.index.Prefetch(HashKey(keys[i]));
   for (int64_t i = 0; i < n; ++i) {
     if (i + kAhead < n) s.index.Prefetch(HashKey(keys[i + kAhead]));
-    hints[i] = s.index.Hint(HashKey(keys[i]));
+    hints[i] = s.index.Find(HashKey(keys[i]), keys[i]);
   }
+  return Seal(s, keys, hints, n);
 }
 
-int64_t Table::Resolve(int shard, const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles) const {
+int64_t Table::Resolve(int shard, const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles,
+                       int64_t seal) const {
   const Shard& s = shards_[shard];
-  auto usable = [&](int64_t hint) {
-    return hint >= 0 && hint <= UINT32_MAX && store_.Contains(static_cast<uint32_t>(hint));
-  };
-  auto prefetch = [&](int64_t i) {
-    if (usable(hints[i])) {
-      store_.PrefetchKey(static_cast<uint32_t>(hints[i]));
-    } else {
-      s.index.Prefetch(HashKey(keys[i]));
-    }
-  };
   std::shared_lock<std::shared_mutex> lock(s.mutex);
+  const bool is_current = seal == Seal(s, keys, hints, n);
+  // A current hint is a row or says that there was none when the batch was prepared. Any other is a guess: the row's own
+  // key decides, and kVacant, the one key that a vacant row shows too, takes the index's word.
+  auto usable = [&](int64_t i) {
+    const int64_t hint = hints[i];
+    if (is_current) return hint >= 0;
+    return hint >= 0 && hint <= UINT32_MAX && store_.Contains(static_cast<uint32_t>(hint)) &&
+           store_.key(static_cast<uint32_t>(hint)) == keys[i] && keys[i] != MemoryStore::kVacant;
+  };
   int64_t missing = 0;
-  for (int64_t i = 0; i < std::min<int64_t>(n, kAhead); ++i) prefetch(i);
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) prefetch(i + kAhead);
-    const int64_t key = keys[i];
-    int64_t row = hints[i];
-    // The row's own key decides. kVacant is the one key a vacant row shows too; it takes the index's word.
-    if (!usable(row) || store_.key(static_cast<uint32_t>(row)) != key || key == MemoryStore::kVacant) {
-      row = s.index.Find(HashKey(key), key, store_);
-    }
-    if (row == KeyIndex::kNone) {
-      handles[i] = kNoRow;
-      ++missing;
-    } else {
-      handles[i] = Handle(key, row);
-    }
+    if (i + kAhead < n && hints[i + kAhead] < 0) s.index.Prefetch(HashKey(keys[i + kAhead]));
+    const int64_t row = usable(i) ? hints[i] : s.index.Find(HashKey(keys[i]), keys[i]);
+    missing += row == KeyIndex::kNone;
+    handles[i] = row == KeyIndex::kNone ? kNoRow : Handle(keys[i], row);
   }
   return missing;
 }
@@ -129,7 +142,7 @@ Status Table::NewRow(int shard, uint64_t hash, int64_t key, uint32_t* row) {
   for (size_t i = 0; i < layout.slots().size(); ++i) {
     std::fill_n(at + layout.slot_offset(static_cast<int>(i)), layout.dim(), layout.slots()[i].initial_value);
   }
-  shards_[shard].index.Insert(hash, *row);
+  shards_[shard].index.Insert(hash, key, *row);
   return Status();
 }
 
@@ -137,14 +150,14 @@ Status Table::Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles
   Shard& s = shards_[shard];
   const int64_t wanted = std::count(handles, handles + n, kNoRow);
   std::unique_lock<std::shared_mutex> lock(s.mutex);
-  MXREC_RETURN_IF_ERROR(s.index.Reserve(wanted, store_));
+  MXREC_RETURN_IF_ERROR(s.index.Reserve(wanted));
   int64_t made = 0;
   Status status;
   for (int64_t i = 0; i < n; ++i) {
     if (i + kAhead < n) s.index.Prefetch(HashKey(keys[i + kAhead]));
     if (handles[i] != kNoRow) continue;
     const uint64_t hash = HashKey(keys[i]);
-    int64_t row = s.index.Find(hash, keys[i], store_);  // another thread may have inserted it since Resolve
+    int64_t row = s.index.Find(hash, keys[i]);  // another thread may have inserted it since Resolve
     if (row == KeyIndex::kNone) {
       uint32_t fresh;
       status = NewRow(shard, hash, keys[i], &fresh);
@@ -218,17 +231,17 @@ Status Table::Assign(int64_t key, const float* const* parts) {
   const int shard = ShardOf(hash);
   Shard& s = shards_[shard];
   std::unique_lock<std::shared_mutex> lock(s.mutex);
-  int64_t row = s.index.Find(hash, key, store_);
+  int64_t row = s.index.Find(hash, key);
   if (row == KeyIndex::kNone) {
     MXREC_RETURN_IF_ERROR(Claim(1));
     uint32_t fresh = 0;
-    Status status = s.index.Reserve(1, store_);
+    Status status = s.index.Reserve(1);
     if (status.ok()) status = store_.Allocate(shard, key, &fresh);
     if (!status.ok()) {
       Release(1);
       return status;
     }
-    s.index.Insert(hash, fresh);
+    s.index.Insert(hash, key, fresh);
     inserted_.fetch_add(1, std::memory_order_relaxed);
     row = fresh;
   }
@@ -270,7 +283,7 @@ Status Table::InsertShard(int shard, const int64_t* keys, const float* const* co
   const RowLayout& layout = store_.layout();
   const int64_t dim = config_.dim;
   std::unique_lock<std::shared_mutex> lock(s.mutex);
-  MXREC_RETURN_IF_ERROR(s.index.Reserve(n, store_));
+  MXREC_RETURN_IF_ERROR(s.index.Reserve(n));
   for (int64_t i = 0; i < n; ++i) {
     if (i + kAhead < n) {
       const int64_t next = order[i + kAhead];
@@ -281,13 +294,13 @@ Status Table::InsertShard(int shard, const int64_t* keys, const float* const* co
     }
     const int64_t from = order[i], key = keys[from];
     const uint64_t hash = HashKey(key);
-    if (s.index.Find(hash, key, store_) != KeyIndex::kNone) {
+    if (s.index.Find(hash, key) != KeyIndex::kNone) {
       return Status::AlreadyExists("table '" + config_.name + "' has a row for key " + std::to_string(key) +
                                    " already");
     }
     uint32_t row;
     MXREC_RETURN_IF_ERROR(store_.Allocate(shard, key, &row));
-    s.index.Insert(hash, row);
+    s.index.Insert(hash, key, row);
     ++*inserted;
     float* at = store_.row(row);
     if (columns[0] != nullptr) {
@@ -312,7 +325,7 @@ bool Table::Read(int64_t key, float* out) const {
   const Shard& s = shards_[ShardOf(hash)];
   const size_t bytes = config_.dim * (1 + store_.layout().slots().size()) * sizeof(float);
   std::shared_lock<std::shared_mutex> lock(s.mutex);
-  const int64_t row = s.index.Find(hash, key, store_);
+  const int64_t row = s.index.Find(hash, key);
   if (row == KeyIndex::kNone) {
     std::memset(out, 0, bytes);
     return false;
@@ -328,9 +341,10 @@ int64_t Table::Erase(const int64_t* keys, int64_t n) {
     const int shard = ShardOf(hash);
     Shard& s = shards_[shard];
     std::unique_lock<std::shared_mutex> lock(s.mutex);
-    const int64_t row = s.index.Find(hash, keys[i], store_);
+    const int64_t row = s.index.Find(hash, keys[i]);
     if (row == KeyIndex::kNone) continue;
-    s.index.Erase(hash, static_cast<uint32_t>(row));
+    s.index.Erase(hash, keys[i]);
+    ++s.epoch;
     store_.Free(shard, static_cast<uint32_t>(row));
     ++erased;
   }
@@ -343,6 +357,7 @@ void Table::Clear() {
   for (int s = 0; s < shards(); ++s) {
     std::unique_lock<std::shared_mutex> lock(shards_[s].mutex);  // preparation may be looking for hints
     shards_[s].index.Clear();
+    ++shards_[s].epoch;
   }
   store_.Clear();
   erased_.fetch_add(size_.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);

@@ -50,11 +50,15 @@ class Table {
 
   // ---- The path of a batch. All keys passed for `shard` must belong to it (see batch/grouping.h). ----
 
-  // Where the rows of `keys` probably are; changes nothing.
-  void Hint(int shard, const int64_t* keys, int64_t n, int64_t* hints) const;
+  // Where the rows of `keys` are now, -1 where there is none; changes nothing. Returns their seal: a number that Resolve
+  // will know these hints by.
+  int64_t Hint(int shard, const int64_t* keys, int64_t n, int64_t* hints) const;
 
-  // Handles of the keys that have a row, kNoRow for the others; returns how many have none. `hints` may hold anything.
-  int64_t Resolve(int shard, const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles) const;
+  // Handles of the keys that have a row, kNoRow for the others; returns how many have none. Hints that fit their seal are
+  // taken at their word, unless a key of the shard has lost its row since. Without it they may hold anything, also hints
+  // of another table: then the rows' own keys are compared, which costs a cache miss each.
+  int64_t Resolve(int shard, const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles,
+                  int64_t seal = 0) const;
 
   // Sets apart room for `n` new rows, or says that the table is full. Each Claim must be followed by Inserts that use
   // it up or by Release.
@@ -134,9 +138,12 @@ class Table {
   struct alignas(64) Shard {
     mutable std::shared_mutex mutex;
     KeyIndex index;
+    // Another one whenever a key loses its row, and for every shard of every table of every process: seals contain it.
+    int64_t epoch = 0;
   };
 
   explicit Table(const TableConfig& config, int shard_bits);
+  static int64_t Seal(const Shard& shard, const int64_t* keys, const int64_t* hints, int64_t n);
   int ShardOf(uint64_t hash) const { return static_cast<int>(hash >> 1 >> (63 - shard_bits_)); }
   int64_t Handle(int64_t key, int64_t row) const;
   template <int kWrite>

@@ -100,8 +100,8 @@ class PrepareOp : public OpKernel {
     RunLists(pool, shards, 1 + total * 10 / units, [&](size_t t, int64_t shard) {
       const Grouping& g = groupings[t];
       const int32_t from = g.shard_starts()[shard], n = g.shard_starts()[shard + 1] - from;
-      if (n == 0) return;
-      tables[t]->Hint(static_cast<int>(shard), g.keys().data() + from, n, writer.hints(words, t) + from);
+      writer.seals(words, t)[shard] =
+          tables[t]->Hint(static_cast<int>(shard), g.keys().data() + from, n, writer.hints(words, t) + from);
     });
     std::lock_guard<std::mutex> lock(mutex_);
     scratch_.push_back(std::move(scratch));
