@@ -28,7 +28,7 @@ CXX_FILES = $(shell find native -name '*.h' -o -name '*.cc')
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help setup demo test test-core test-python bench format check check-style check-core wheel clean
+.PHONY: help setup demo test test-core test-python bench bench-quick bench-core format check check-style check-core wheel clean
 .DELETE_ON_ERROR:
 
 help:
@@ -37,12 +37,14 @@ help:
 	@echo 'make test     all tests: C++ core, then Python'
 	@echo 'make check    linters, formatting, layering; core tests under the address and thread sanitizers'
 	@echo 'make format   format Python and C++'
-	@echo 'make bench    micro benchmarks of the core, then the scenarios in benchmarks/'
+	@echo 'make bench    mx_rec beside its peers, into benchmarks/results/; bench-quick: small, in 4 minutes;'
+	@echo '              bench-core: micro benchmarks of the C++ core'
 	@echo 'make wheel    dist/*.whl, for TensorFlow $(TF)'
 	@echo 'make clean    remove build/, dist/ and caches; virtual environments stay'
 	@echo
 	@echo 'Variables: TF=$(TF) (another version gets its own environment)  PYTHON=$(PYTHON)  JOBS=$(JOBS)'
 	@echo '           PYTEST_ARGS=...  passed on by `make test`, e.g. PYTEST_ARGS="-k saver"'
+	@echo '           BENCH_ARGS=...   passed on by `make bench`, e.g. BENCH_ARGS="--only w1,e2e"'
 
 setup: $(INSTALLED)
 	@echo '== mx_rec is installed in $(VENV) with TensorFlow $(TF)'
@@ -111,9 +113,15 @@ googletest:
 	  echo 'GoogleTest is missing and could not be installed: install it (Debian, Ubuntu: apt-get install libgtest-dev;' >&2; \
 	  echo 'Fedora: dnf install gtest-devel), or set CMAKE_PREFIX_PATH to where it is' >&2; exit 1; }; }
 
-bench: setup build/bench/all
+# docs/benchmarks.md; BENCH_ARGS="--only w1,e2e" runs a part.
+bench: setup
+	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+bench-quick: setup
+	@$(BIN)/python -m benchmarks --quick $(BENCH_ARGS)
+
+bench-core: build/bench/all
 	@for bench in $$(find build/bench/bench -name '*_bench' 2>/dev/null | sort); do echo "== $$bench"; $$bench || exit 1; done
-	@if [ -e benchmarks/__main__.py ]; then echo '== benchmarks'; $(BIN)/python -m benchmarks; fi
 
 format: setup
 	@$(BIN)/ruff check -q --fix-only .

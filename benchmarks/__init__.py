@@ -1,1 +1,1 @@
-"""Named end-to-end scenarios, through the public API only. Run all: `make bench`."""
+"""The benchmark suite: mx_rec beside its peers, through its public API. `make bench`; docs/benchmarks.md explains."""

@@ -1,8 +1,8 @@
 """Reading a gradient where it lies.
 
 Features are mostly concatenated before the first dense layer. The gradient of that is one wide tensor, which TensorFlow
-cuts into a copy per feature. The update reads its columns of the wide tensor instead: on 26 features of 4096 × 16 floats
-the copies took 1.4 ms of a step of 10.
+cuts into a copy per feature. The update reads its columns of the wide tensor instead: with 26 features of 4096 × 16
+floats the copies took 1.4 ms of a step of 10.
 """
 
 import tensorflow as tf

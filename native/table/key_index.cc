@@ -17,7 +17,7 @@ constexpr size_t kFromKernel = size_t{2} << 20;
 
 }  // namespace
 
-KeyIndex::KeyIndex(double stagger) : max_fill_(kMaxFill * std::exp2(-stagger)) {}
+KeyIndex::KeyIndex(double stagger) : max_fill_(kMaxFill * std::exp2(-stagger / 2)) {}
 
 inline uint32_t KeyIndex::Match(const Chunk& chunk, int64_t key) {
   uint32_t mask = 0;

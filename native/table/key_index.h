@@ -13,7 +13,7 @@
 // random, which was a fifth of the time of an evaluation step.
 //
 // Growth doubles one shard's chunks, so no pause is longer than one shard's rehash, and each shard of a table doubles
-// at another fill (between 38 % and 75 %), so they do not all pause in the same step.
+// at another fill (between 53 % and 75 %), so they do not all pause in the same step.
 //
 // Thread rule: the const methods may run together; the others need the shard to themselves.
 #pragma once

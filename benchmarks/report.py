@@ -1,0 +1,196 @@
+"""Report: the Markdown page and the plot of a run, beside its raw numbers."""
+
+import json
+import statistics
+import subprocess
+
+from benchmarks import environments, paths, targets
+from benchmarks.results import Results
+from benchmarks.suite import OURS
+
+_OPTIMIZERS = ("adam", "sgd", "adagrad")
+_TITLES = {
+    "w1": "W1: 26 tables of {rows}, batch 4096, one id each, dim 16, Zipf 1.05",
+    "w2": "W2: one table of {rows}, batch 8192 × 20 ids summed, dim 64, Zipf 1.05",
+    "w3": "W3: one table of {rows}, 100,000 ids a batch, dim 32, uniform",
+}
+_ROWS = {"w1": 1_000_000, "w2": 10_000_000, "w3": 10_000_000}
+
+
+def write(results: Results, name: str) -> None:
+    """<name>.json, <name>.md and, if there is a matplotlib, <name>.png in benchmarks/results."""
+    paths.RESULTS.mkdir(parents=True, exist_ok=True)
+    raw = paths.RESULTS / f"{name}.json"
+    results.raw["plot"] = _plot_data(results)
+    raw.write_text(json.dumps(results.raw, indent=1) + "\n")
+    picture = paths.RESULTS / f"{name}.png"
+    try:
+        python = environments.python(environments.PLOT)
+        command = [python, "-m", "benchmarks.plot", raw, picture]
+        subprocess.run(command, check=True, cwd=paths.ROOT, stdout=subprocess.DEVNULL)
+        plot = f"![ratios]({picture.name})"
+    except (environments.Absent, subprocess.CalledProcessError) as reason:
+        plot = f"No plot: {reason}"
+    (paths.RESULTS / f"{name}.md").write_text(markdown(results, plot))
+
+
+def markdown(results: Results, plot: str) -> str:
+    parts = [_head(results), plot, _targets(results), *_workloads(results), _e2e(results), _size(results)]
+    parts += [_growth(results), _checkpoint(results), _startup(results), _absent(results)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _head(results):
+    machine, mode = results.raw["machine"], results.raw["mode"]
+    runs, repeated, disturbed = results.disturbance()
+    scale = f"Tables have 1/{mode['scale']} of their rows; the targets are meant for all. " if mode["scale"] > 1 else ""
+    return (
+        f"# Benchmark results: {mode['name']}\n\n"
+        f"Commit {machine['commit']}, {machine['date']}. {machine['cpu']} ({machine['vectors']}), "
+        f"{machine['cores']} cores, {machine['memory']}, Linux {machine['kernel']}, Python {machine['python']}.\n"
+        + "".join(f"{who}: {what}. " for who, what in machine["versions"].items())
+        + f"\n\n{scale}Medians of {mode['rounds']} rounds, a group's workers by turns; ± is half the distance of the "
+        f"quartiles. {runs} runs, {repeated} repetitions because of other load on the machine, {disturbed} runs kept "
+        f"although disturbed. Ratios are {OURS} / peer, medians over the rounds. "
+        "[How to read it](../../docs/benchmarks.md)."
+    )
+
+
+def _targets(results):
+    rows = []
+    for target in targets.evaluate(results):
+        sign = "≥" if target.is_minimum else "≤"
+        mark = {None: "not measured", True: "reached", False: "**missed**"}[target.reached]
+        value = "" if target.value is None else f"{_number(target.value)}{target.unit}"
+        note = f" ({target.note})" if target.note else ""
+        rows.append((target.text + note, f"{sign} {_number(target.bound)}{target.unit}", value, mark))
+    reached = sum(row[3] == "reached" for row in rows)
+    missed = sum(row[3] == "**missed**" for row in rows)
+    title = f"## Targets: {reached} reached, {missed} missed, {len(rows) - reached - missed} not measured"
+    return title + "\n\n" + _table(("", "target", "measured", ""), rows)
+
+
+def _workloads(results):
+    for work, title in _TITLES.items():
+        names = [f"{work}-{optimizer}" for optimizer in _OPTIMIZERS if results.parts(f"{work}-{optimizer}")]
+        if not names:
+            continue
+        rows = []
+        for name in names:
+            for label in results.peers(name):
+                cells = [name.split("-")[1], label]
+                for measure in ("forward", "train"):
+                    cells += [_rate(results, name, measure, label), _ratio(results, name, measure, label)]
+                size = results.info(name, label, "bytes_per_row")
+                rows.append((*cells, "" if size is None else f"{size:.0f}"))
+        header = ("", "", "forward, M ids/s", "ratio", "train, M ids/s", "ratio", "bytes/row")
+        text = title.format(rows=f"{_ROWS[work] // results.raw['mode']['scale']:,} rows")
+        yield f"## {text}\n\n" + _table(header, rows)
+
+
+def _e2e(results):
+    if not results.parts("e2e"):
+        return ""
+    rows = []
+    for label in results.peers("e2e"):
+        time, auc = results.milliseconds("e2e", "train", label), results.info("e2e", label, "auc")
+        rows.append(
+            (
+                label,
+                _rate(results, "e2e", "train", label, 1e3),
+                _ratio(results, "e2e", "train", label),
+                "" if time is None else f"{time:.1f}",
+                "" if auc is None else f"{auc:.5f}",
+            )
+        )
+    title = "## End to end: 26 × dim 16 → 400 → 400 → 1, batch 4096, Adam, with the input pipeline"
+    return title + "\n\n" + _table(("", "thousand samples/s", "ratio", "ms/step", "AUC, held out"), rows)
+
+
+def _size(results):
+    rows = [
+        (label, f"{time:.2f}")
+        for label in results.peers("size")
+        if (time := results.milliseconds("size", "train", label)) is not None
+    ]
+    return "## Table size: the same hits, train step with Adam\n\n" + _table(("", "ms/step"), rows) if rows else ""
+
+
+def _growth(results):
+    rows = []
+    for group in results.raw["groups"]:
+        if not group["name"].startswith("growth"):
+            continue
+        for label, worker in group["workers"].items():
+            runs = worker["runs"].get("new_rows", [])
+            if runs:
+                rate = _rate(results, group["name"], "new_rows", label)
+                typical = statistics.median(run["median_ms"] for run in runs)
+                longest = max(run["longest_ms"] for run in runs)
+                rows.append((group["title"], label, rate, f"{typical:.1f}", f"{longest:.1f}"))
+    header = ("", "", "million new rows/s", "ms/step", "longest, ms")
+    return "## New rows: training steps on ids never seen, Adam\n\n" + _table(header, rows) if rows else ""
+
+
+def _checkpoint(results):
+    rows = []
+    for group in results.raw["groups"]:
+        if group["name"].startswith("checkpoint"):
+            for label in group["workers"]:
+                name = group["name"]
+                rates = (_rate(results, name, "save", label), _rate(results, name, "restore", label))
+                rows.append((group["title"], label, *rates))
+    header = ("", "", "save, MB/s", "restore, MB/s")
+    text = "Bytes of embeddings and slots; a save ends when the file system is flushed; files are in the page cache."
+    return f"## Checkpoints, Adam\n\n{text}\n\n" + _table(header, rows) if rows else ""
+
+
+def _startup(results):
+    times = results.raw.get("startup")
+    if not times:
+        return ""
+    package, script = (1e3 * statistics.median(times[key]) for key in ("package", "script"))
+    return (
+        f"## Start-up\n\n`import mx_rec` after TensorFlow: {package:.0f} ms; all that a training script imports of it: "
+        f"{script:.0f} ms."
+    )
+
+
+def _absent(results):
+    rows = [(title, label, reason) for (title, label), reason in results.failed().items()]
+    return "## Absent\n\n" + _table(("", "", "reason"), rows) if rows else ""
+
+
+def _plot_data(results):
+    bars = []
+    for group in dict.fromkeys(group["name"] for group in results.raw["groups"]):
+        for measure in ("forward", "train"):
+            for label in results.peers(group):
+                ratio = results.ratio(group, measure, label)
+                if ratio is not None and label != OURS and "checkpoint" not in group:
+                    bars.append({"group": group, "measure": measure, "peer": label, "ratio": ratio})
+    times = {label: results.milliseconds("size", "train", label) for label in results.peers("size")}
+    curve = [{"label": label, "milliseconds": time} for label, time in times.items()]
+    return {"bars": bars, "curve": curve}
+
+
+def _rate(results, name, measure, label, unit=1e6):
+    median, spread = results.median(name, measure, label), results.spread(name, measure, label)
+    if median is None:
+        return ""
+    return _number(median / unit) + ("" if spread is None else f" ±{100 * spread:.0f}%")
+
+
+def _ratio(results, name, measure, label):
+    value = None if label == OURS else results.ratio(name, measure, label)
+    return "" if value is None else f"{_number(value)}×"
+
+
+def _number(value):
+    """Three digits, or as many as there are before the point."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _table(header, rows):
+    lines = ["| " + " | ".join(cells) + " |" for cells in [header, *rows]]
+    return "\n".join([lines[0], "|" + "---|" * len(header), *lines[1:]])
