@@ -55,9 +55,9 @@ FULL = Mode(
     retries=5,
     optimizers=("adam", "sgd", "adagrad"),
     peers=(OURS, STOCK, LIMIT, TFRA, TORCH, FBGEMM, DENSE_ADAM, DISK),
-    checkpoints=(("w1", 4), ("w2", 4), ("w3", 2)),
-    growth=((16, "scattered"), (32, "scattered"), (64, "scattered"), (16, 1), (16, 2**20)),
-    growth_rounds=5,
+    checkpoints=(("w3", 2),),
+    growth=((32, "scattered"), (32, 1), (32, 2**20)),
+    growth_rounds=4,
     training=112,
 )
 QUICK = Mode(

@@ -20,7 +20,7 @@ v1.disable_eager_execution()
 
 PREFETCH = 4
 LEAD = PREFETCH + 2  # steps until every batch was prepared while the step before it ran
-POPULATE = 25_000  # ids a step while filling the tables; larger steps leave larger temporary arrays behind
+POPULATE = 50_000  # ids a step while filling the tables
 
 OPTIMIZERS = {  # name -> (its maker, slots)
     "adam": (lambda: lazy_adam.create_hash_optimizer(1e-3), 2),
@@ -82,7 +82,8 @@ class Tables:
         insert = tf.group(*(embedding.op for embedding in embeddings))
 
         def populate(session):
-            chunk = min(POPULATE, self._work.tables * self._work.rows // 4) // self._work.tables
+            # Large steps would leave large temporary arrays behind, which are not the rows'.
+            chunk = min(max(POPULATE // self._work.tables, 8_000), self._work.rows // 4)
             for first in range(0, self._work.rows, chunk):
                 rows = np.arange(first, min(first + chunk, self._work.rows))
                 keys = np.stack([workloads.key_of(table, rows) for table in range(self._work.tables)])

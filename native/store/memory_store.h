@@ -30,8 +30,8 @@ namespace mxrec {
 
 class MemoryStore {
  public:
-  // The key of a row that nobody owns. It is also a legal key: whoever compares key(row) with a wanted key must treat
-  // this one value as "cannot tell" (Table::Resolve does, by asking the index).
+  // The key of a row that nobody owns. It is also a legal key, so key(row) alone does not tell whether a row is vacant;
+  // ForEach knows.
   static constexpr int64_t kVacant = 0x5bd1e995a4093822LL;
 
   static constexpr int kSlabBits = 16;

@@ -101,18 +101,11 @@ int64_t Table::Resolve(int shard, const int64_t* keys, const int64_t* hints, int
   const Shard& s = shards_[shard];
   std::shared_lock<std::shared_mutex> lock(s.mutex);
   const bool is_current = seal == Seal(s, keys, hints, n);
-  // A current hint is a row or says that there was none when the batch was prepared. Any other is a guess: the row's own
-  // key decides, and kVacant, the one key that a vacant row shows too, takes the index's word.
-  auto usable = [&](int64_t i) {
-    const int64_t hint = hints[i];
-    if (is_current) return hint >= 0;
-    return hint >= 0 && hint <= UINT32_MAX && store_.Contains(static_cast<uint32_t>(hint)) &&
-           store_.key(static_cast<uint32_t>(hint)) == keys[i] && keys[i] != MemoryStore::kVacant;
-  };
+  auto is_good = [&](int64_t i) { return is_current && hints[i] >= 0; };  // -1: there was no row, but may be one now
   int64_t missing = 0;
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n && hints[i + kAhead] < 0) s.index.Prefetch(HashKey(keys[i + kAhead]));
-    const int64_t row = usable(i) ? hints[i] : s.index.Find(HashKey(keys[i]), keys[i]);
+    if (i + kAhead < n && !is_good(i + kAhead)) s.index.Prefetch(HashKey(keys[i + kAhead]));
+    const int64_t row = is_good(i) ? hints[i] : s.index.Find(HashKey(keys[i]), keys[i]);
     missing += row == KeyIndex::kNone;
     handles[i] = row == KeyIndex::kNone ? kNoRow : Handle(keys[i], row);
   }

@@ -55,8 +55,7 @@ class Table {
   int64_t Hint(int shard, const int64_t* keys, int64_t n, int64_t* hints) const;
 
   // Handles of the keys that have a row, kNoRow for the others; returns how many have none. Hints that fit their seal are
-  // taken at their word, unless a key of the shard has lost its row since. Without it they may hold anything, also hints
-  // of another table: then the rows' own keys are compared, which costs a cache miss each.
+  // taken at their word, unless a key of the shard has lost its row since. Others may hold anything and are not used.
   int64_t Resolve(int shard, const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles,
                   int64_t seal = 0) const;
 
