@@ -13,9 +13,9 @@ class Pages {
     kLazy,  // resident where it was written, so a generous reservation costs address space only
     kHuge,  // the same in 2 MiB pages where the system grants them: random access misses the TLB far less often. What
             // lies behind the last whole 2 MiB stays in small pages
-    kHeap,  // resident at once, from malloc or an arena. For blocks that come and go: returning a mapping to the kernel,
-            // and the first write to a page that was read before, interrupt every other core, which cost a growing key
-            // index a seventh of its time
+    kHeap,  // resident at once, from malloc or an arena. For blocks that come and go: returning a mapping to the
+            // kernel, and the first write to a page that was read before, interrupt every other core, which cost a
+            // growing key index a seventh of its time
   };
 
   Pages() = default;

@@ -16,7 +16,8 @@ struct PositionRange {
 };
 PositionRange PositionsIn(const TablePlan& table, const FeaturePlan& feature, int64_t u);
 
-// Exact division of numbers below 2^32 by a number known late: one multiplication (1 ns) instead of a division (3 to 8).
+// Exact division of numbers below 2^32 by a number known late: one multiplication (1 ns) instead of a division (3 to
+// 8).
 class Divider {
  public:
   explicit Divider(uint32_t divisor) : magic_(divisor == 1 ? 0 : UINT64_MAX / divisor + 1) {}

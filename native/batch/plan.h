@@ -6,7 +6,8 @@
 //   T × 6 words        name hash | shards | positions N | keys U | first word of its sections | words of its sections
 //   F × 5 words        table | first position | positions | rank | first word of its shape
 //   shapes             rank words per feature
-//   per table          keys [U] | hints [U] | seals [shards] | then int32: shard_starts [shards + 1] | offsets [U + 1] |
+//   per table          keys [U] | hints [U] | seals [shards] | then int32: shard_starts [shards + 1] | offsets [U + 1]
+//   |
 //                      index [N] | positions [N], each padded to whole words
 //
 // Parse checks every number that says where something lies, so a plan that belongs to another table or was cut short

@@ -35,8 +35,9 @@ Status Commit(const std::vector<CommitItem>& items, const ParallelFor& parallel)
     const TablePlan& plan = items[i].plan;
     const int64_t begin = plan.shard_starts[shard], n = plan.shard_starts[shard + 1] - begin;
     if (n == 0) return;
-    const int64_t absent = items[i].table->Resolve(shard, plan.keys + begin, plan.hints + begin, n,
-                                                   items[i].handles + begin, plan.seals == nullptr ? 0 : plan.seals[shard]);
+    const int64_t absent =
+        items[i].table->Resolve(shard, plan.keys + begin, plan.hints + begin, n, items[i].handles + begin,
+                                plan.seals == nullptr ? 0 : plan.seals[shard]);
     if (absent > 0 && items[i].insert) missing[i].fetch_add(absent, std::memory_order_relaxed);
   });
 

@@ -1,6 +1,6 @@
-// Embed: from the handles of a batch's keys to what a lookup returns, for all features of a step at once. Every position
-// gets its key's row, or every bag of positions the sum of its rows; straight from the table, in the order of positions,
-// so that the output is written once and in sequence.
+// Embed: from the handles of a batch's keys to what a lookup returns, for all features of a step at once. Every
+// position gets its key's row, or every bag of positions the sum of its rows; straight from the table, in the order of
+// positions, so that the output is written once and in sequence.
 #pragma once
 
 #include <cstdint>

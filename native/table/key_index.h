@@ -8,8 +8,8 @@
 //   overflow  how many keys wanted this chunk but live further along their probe path; 0 ends a search (it saturates
 //             at 255 and then never falls again).
 //
-// The keys are here although the row store has them too: a search touches one line and no row. Tags of a byte instead of
-// keys would save 8 bytes a row, but then every search reads the key column as well, one more cache line and page at
+// The keys are here although the row store has them too: a search touches one line and no row. Tags of a byte instead
+// of keys would save 8 bytes a row, but then every search reads the key column as well, one more cache line and page at
 // random, which was a fifth of the time of an evaluation step.
 //
 // Growth doubles one shard's chunks, so no pause is longer than one shard's rehash, and each shard of a table doubles
@@ -68,8 +68,8 @@ class KeyIndex {
   };
   static_assert(sizeof(Chunk) == 64, "a chunk is one cache line");
 
-  // The top byte of the hash chooses the shard (table.h) and the low bits the chunk; the step comes from between. An odd
-  // step visits every chunk of a power-of-two array.
+  // The top byte of the hash chooses the shard (table.h) and the low bits the chunk; the step comes from between. An
+  // odd step visits every chunk of a power-of-two array.
   static uint64_t Step(uint64_t hash) { return ((hash >> 48) & 0xff) * 2 + 1; }
   // A bit per place that holds `key`.
   static uint32_t Match(const Chunk& chunk, int64_t key);

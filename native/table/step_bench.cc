@@ -90,8 +90,9 @@ struct Workload {
   double skew;  // of Zipf's law; 0: uniform
   int64_t bag;
 };
-constexpr Workload kWorkloads[] = {
-    {"w1", 26, 1000000, 4096, 16, 1.05, 1}, {"w2", 1, 10000000, 163840, 64, 1.05, 20}, {"w3", 1, 10000000, 100000, 32, 0, 1}};
+constexpr Workload kWorkloads[] = {{"w1", 26, 1000000, 4096, 16, 1.05, 1},
+                                   {"w2", 1, 10000000, 163840, 64, 1.05, 20},
+                                   {"w3", 1, 10000000, 100000, 32, 0, 1}};
 
 int64_t KeyOf(int table, int64_t i) {
   return static_cast<int64_t>(Mix64(static_cast<uint64_t>(i) + (static_cast<uint64_t>(table) << 40)));
@@ -217,14 +218,16 @@ void Run(const Workload& w) {
     stages.Time("embed", [&] {
       std::vector<EmbedItem> embeds;
       for (int t = 0; t < w.tables; ++t) {
-        embeds.push_back({tables[t].get(), plan.tables()[t], &plan.features()[t], handles[t].data(), w.bag,
-                          embeddings[t].data()});
+        embeds.push_back(
+            {tables[t].get(), plan.tables()[t], &plan.features()[t], handles[t].data(), w.bag, embeddings[t].data()});
       }
       Embed(embeds, parallel);
     });
     std::vector<FoldUpdateItem> updates;
     for (int t = 0; t < w.tables; ++t) {
-      updates.push_back({tables[t].get(), plan.tables()[t], handles[t].data(),
+      updates.push_back({tables[t].get(),
+                         plan.tables()[t],
+                         handles[t].data(),
                          {{&plan.features()[t], gradients[t].data(), w.dim, Divider(static_cast<uint32_t>(w.bag))}}});
     }
     stages.Time("fold and update", [&] { FoldUpdate(updates, rule, hyper, parallel); });
@@ -264,7 +267,8 @@ void Run(const Workload& w) {
     });
   }
   const double all = static_cast<double>(w.tables) * static_cast<double>(w.ids);
-  std::printf("%s: %.0f ids, %.0f distinct keys a batch, %d threads\n", w.name, all, static_cast<double>(keys), kThreads);
+  std::printf("%s: %.0f ids, %.0f distinct keys a batch, %d threads\n", w.name, all, static_cast<double>(keys),
+              kThreads);
   double total = 0;
   for (const std::string& name : stages.order) {
     std::vector<double>& s = stages.seconds[name];

@@ -50,12 +50,13 @@ class Table {
 
   // ---- The path of a batch. All keys passed for `shard` must belong to it (see batch/grouping.h). ----
 
-  // Where the rows of `keys` are now, -1 where there is none; changes nothing. Returns their seal: a number that Resolve
-  // will know these hints by.
+  // Where the rows of `keys` are now, -1 where there is none; changes nothing. Returns their seal: a number that
+  // Resolve will know these hints by.
   int64_t Hint(int shard, const int64_t* keys, int64_t n, int64_t* hints) const;
 
-  // Handles of the keys that have a row, kNoRow for the others; returns how many have none. Hints that fit their seal are
-  // taken at their word, unless a key of the shard has lost its row since. Others may hold anything and are not used.
+  // Handles of the keys that have a row, kNoRow for the others; returns how many have none. Hints that fit their seal
+  // are taken at their word, unless a key of the shard has lost its row since. Others may hold anything and are not
+  // used.
   int64_t Resolve(int shard, const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles,
                   int64_t seal = 0) const;
 

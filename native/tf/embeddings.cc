@@ -1,9 +1,10 @@
 // What stands between a lookup and its gradient.
 //
-// MxrecEmbeddings passes on what the lookup of one feature gave. It computes nothing: it is the place in the graph where
-// the embeddings depend on the rows of their keys, and so where tf.gradients turns from positions to rows. Its gradient
-// is MxrecFold. MxrecHasRow says which positions found a row at all. MxrecTouched keeps the handles of keys that occur
-// in some of a table's features: a key that a gradient did not reach must not be updated, not even with zeros.
+// MxrecEmbeddings passes on what the lookup of one feature gave. It computes nothing: it is the place in the graph
+// where the embeddings depend on the rows of their keys, and so where tf.gradients turns from positions to rows. Its
+// gradient is MxrecFold. MxrecHasRow says which positions found a row at all. MxrecTouched keeps the handles of keys
+// that occur in some of a table's features: a key that a gradient did not reach must not be updated, not even with
+// zeros.
 #include "batch/fold.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"

@@ -68,14 +68,13 @@ class LookupOp : public OpKernel {
     OP_REQUIRES_OK(c, c->GetAttr("feature_in_plan", &feature_in_plan_));
     OP_REQUIRES_OK(c, c->GetAttr("views", &views_));
     const size_t count = tables_.size();
-    OP_REQUIRES(c,
-                count == table_in_plan_.size() && count == dims_.size() && count == modes_.size() &&
-                    count == with_rows_.size(),
-                absl::InvalidArgumentError("tables, table_in_plan, dims, modes and with_rows must have equal lengths"));
-    const size_t features = table_of_feature_.size();
     OP_REQUIRES(
-        c, features == feature_in_plan_.size() && features == views_.size(),
-        absl::InvalidArgumentError("table_of_feature, feature_in_plan and views must have equal lengths"));
+        c,
+        count == table_in_plan_.size() && count == dims_.size() && count == modes_.size() && count == with_rows_.size(),
+        absl::InvalidArgumentError("tables, table_in_plan, dims, modes and with_rows must have equal lengths"));
+    const size_t features = table_of_feature_.size();
+    OP_REQUIRES(c, features == feature_in_plan_.size() && features == views_.size(),
+                absl::InvalidArgumentError("table_of_feature, feature_in_plan and views must have equal lengths"));
     for (const int64_t t : table_of_feature_) {
       OP_REQUIRES(c, t >= 0 && t < static_cast<int64_t>(count),
                   absl::InvalidArgumentError("table_of_feature is out of range"));
@@ -130,8 +129,7 @@ class LookupOp : public OpKernel {
       const Bags bags = BagsOf(*feature, pooled);
       float* values = out->flat<float>().data();
       if (feature->size == 0) std::fill_n(values, out->NumElements(), 0.0f);  // empty bags
-      embeds.push_back(
-          {tables[t].get(), plan.tables()[table_in_plan_[t]], feature, handles[t], bags.size, values});
+      embeds.push_back({tables[t].get(), plan.tables()[table_in_plan_[t]], feature, handles[t], bags.size, values});
     }
     Embed(embeds, pool);
 

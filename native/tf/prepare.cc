@@ -1,7 +1,7 @@
 // MxrecPrepare: ids -> plan. Runs inside the input pipeline, ahead of the step, or in the step itself.
 //
-// Not stateful, on purpose: the only thing it reads from a table is the hints, and these may be out of date. So TensorFlow
-// may run it in parallel, ahead, or twice, and a training run gives the same bits.
+// Not stateful, on purpose: the only thing it reads from a table is the hints, and these may be out of date. So
+// TensorFlow may run it in parallel, ahead, or twice, and a training run gives the same bits.
 #include <memory>
 #include <mutex>
 

@@ -6,8 +6,8 @@
 // epsilon is 0 for TensorFlow's tf.compat.v1.train.AdagradOptimizer, which relies on a positive initial accumulator.
 #include <cmath>
 
-#include "update/rule.h"
 #include "base/vectorize.h"
+#include "update/rule.h"
 
 namespace mxrec {
 namespace {

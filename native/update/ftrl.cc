@@ -12,8 +12,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "update/rule.h"
 #include "base/vectorize.h"
+#include "update/rule.h"
 
 namespace mxrec {
 namespace {

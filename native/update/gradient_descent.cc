@@ -1,8 +1,8 @@
 // Gradient descent with weight decay:
 //
 //   w -= learning_rate * (g + weight_decay * w)
-#include "update/rule.h"
 #include "base/vectorize.h"
+#include "update/rule.h"
 
 namespace mxrec {
 namespace {

@@ -8,8 +8,8 @@
 // so the caller computes it.
 #include <cmath>
 
-#include "update/rule.h"
 #include "base/vectorize.h"
+#include "update/rule.h"
 
 namespace mxrec {
 namespace {

@@ -3,8 +3,8 @@
 //   accumulator = momentum * accumulator + g
 //   w          -= learning_rate * accumulator                                    plain
 //   w          -= learning_rate * g + learning_rate * momentum * accumulator     with use_nesterov = 1
-#include "update/rule.h"
 #include "base/vectorize.h"
+#include "update/rule.h"
 
 namespace mxrec {
 namespace {
