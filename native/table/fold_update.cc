@@ -1,7 +1,6 @@
 #include "table/fold_update.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace mxrec {
 namespace {

@@ -1,7 +1,6 @@
 #include "table/key_index.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "base/hash.h"
 

@@ -92,6 +92,12 @@ REGISTER_OP("MxrecTouched")
       return absl::OkStatus();
     });
 
+absl::Status CheckOneHandlePerKey(const TablePlan& table, int64_t handles) {
+  if (handles == table.keys_size) return absl::OkStatus();
+  return absl::InvalidArgumentError("one handle per key is needed: " + std::to_string(table.keys_size) + ", got " +
+                                    std::to_string(handles));
+}
+
 class EmbeddingsOp : public OpKernel {
  public:
   using OpKernel::OpKernel;
@@ -151,9 +157,7 @@ class HasRowOp : public FeatureOp {
  protected:
   void Run(OpKernelContext* c, const TablePlan& table, const FeaturePlan& feature) override {
     const auto handles = c->input(0).flat<int64_t>();
-    OP_REQUIRES(c, handles.size() == table.keys_size,
-                absl::InvalidArgumentError("one handle per key is needed: " + std::to_string(table.keys_size) +
-                                           ", got " + std::to_string(handles.size())));
+    OP_REQUIRES_OK(c, CheckOneHandlePerKey(table, handles.size()));
     Tensor* out = nullptr;
     OP_REQUIRES_OK(c, c->allocate_output(0, TensorShape(feature.shape), &out));
     bool* has_row = out->flat<bool>().data();
@@ -180,9 +184,7 @@ class TouchedOp : public OpKernel {
       const FeaturePlan* feature = nullptr;
       OP_REQUIRES_OK(c, FindFeature(plan, number, table_, &feature));
       const TablePlan& table = plan.tables()[table_];
-      OP_REQUIRES(c, handles.size() == table.keys_size,
-                  absl::InvalidArgumentError("one handle per key is needed: " + std::to_string(table.keys_size) +
-                                             ", got " + std::to_string(handles.size())));
+      OP_REQUIRES_OK(c, CheckOneHandlePerKey(table, handles.size()));
       for (int64_t i = 0; i < feature->size; ++i) {
         const int32_t key = table.index[feature->first + i];
         touched(key) = handles(key);
