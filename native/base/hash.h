@@ -1,4 +1,4 @@
-// The hash of a key. One function serves the shard choice (top bits), the tag (next bits), the chunk (low bits) and
+// The hash of a key. One function serves the shard choice (top bits), the probe step (bits 48 to 55), the chunk (low bits) and
 // the per-key random numbers, so it must mix every input bit into every output bit: users' ids are often sequential,
 // multiples of a power of two, or packed fields.
 #pragma once
@@ -19,5 +19,8 @@ inline uint64_t Mix64(uint64_t x) {
 
 // Key 0 must not hash to 0 and neighbours must part at once, hence the odd offset first.
 inline uint64_t HashKey(int64_t key) { return Mix64(static_cast<uint64_t>(key) + 0x9e3779b97f4a7c15ULL); }
+
+// The shard of a key with this hash, out of 2^bits; bits in [0, 8]. Shifting by 64 is undefined; by 1 and 63 it is not.
+inline uint64_t ShardOf(uint64_t hash, int bits) { return hash >> 1 >> (63 - bits); }
 
 }  // namespace mxrec

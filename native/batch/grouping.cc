@@ -13,27 +13,53 @@ constexpr int64_t kPiece = 16384;
 constexpr int64_t kDealCost = 4;
 constexpr int64_t kGroupCost = 12;
 
+// Empties an open-addressing set that `n` keys fill half at most.
+void ClearSet(int64_t n, std::vector<int32_t>* places) {
+  size_t size = 16;
+  while (size < 2 * static_cast<size_t>(n)) size *= 2;
+  places->assign(size, -1);
+}
+
+// Looks `key` up in the set, whose entries are numbers of `groups`, and counts it. A new key gets the number `*keys`.
+//
+// Whether an id is new is a coin toss on real data, so nothing branches on it: an empty place stands for the number of
+// the next new key, which holds this key already. The one branch left is taken at collisions. All of grouping takes 0.7
+// to 0.8 of the time it took with a search that branches on empty places.
+template <typename Group>
+inline int32_t CountKey(int64_t key, std::vector<int32_t>& places, Group* groups, int32_t* keys) {
+  int32_t* set = places.data();
+  const size_t mask = places.size() - 1;
+  groups[*keys] = {key, 0};  // overwritten by the next new key unless it is one itself
+  size_t place = HashKey(key) & mask;
+  int32_t number = set[place] < 0 ? *keys : set[place];
+  while (__builtin_expect(groups[number].key != key, 0)) {
+    place = (place + 1) & mask;
+    number = set[place] < 0 ? *keys : set[place];
+  }
+  set[place] = number;
+  ++groups[number].count;
+  *keys += number == *keys;
+  return number;
+}
+
 }  // namespace
 
 void Grouping::Build(const std::vector<IdSpan>& features, int shard_bits, const ParallelFor& parallel) {
   int64_t n = 0;
   for (const IdSpan& f : features) n += f.size;
-  const int64_t shards = int64_t{1} << shard_bits;
-  // Shifting by 64 is undefined; by 63 and 1 it is not.
-  auto shard_of = [shard_bits](int64_t id) { return HashKey(id) >> 1 >> (63 - shard_bits); };
-
   index_.resize(n);
   positions_.resize(n);
-  dealt_.resize(n);
   numbers_.resize(n);
   groups_.resize(n);
-  Deal(features, shards, shard_of, n, parallel);
+  const int64_t shards = int64_t{1} << shard_bits;
+  dealt_.resize(n);
+  Deal(features, shard_bits, n, parallel);
 
   // Each shard numbers its keys by itself; what the shards before it hold is added after.
   shard_starts_.assign(shards + 1, 0);
   const int64_t cost = 1 + n * kGroupCost / shards;
   parallel.Run(shards, cost, [&](int64_t begin, int64_t end) {
-    std::vector<int32_t> places;
+    std::vector<int32_t> places;  // it stays in the cache nearest to the core
     for (int64_t s = begin; s < end; ++s) shard_starts_[s + 1] = NumberKeys(s, &places);
   });
   for (int64_t s = 0; s < shards; ++s) shard_starts_[s + 1] += shard_starts_[s];
@@ -47,9 +73,9 @@ void Grouping::Build(const std::vector<IdSpan>& features, int shard_bits, const 
 
 // Copies ids and positions to where their shard's are, in ascending order of positions. Every later access to them is
 // sequential.
-template <typename ShardOf>
-void Grouping::Deal(const std::vector<IdSpan>& features, int64_t shards, ShardOf shard_of, int64_t n,
-                    const ParallelFor& parallel) {
+void Grouping::Deal(const std::vector<IdSpan>& features, int shard_bits, int64_t n, const ParallelFor& parallel) {
+  const int64_t shards = int64_t{1} << shard_bits;
+  auto shard_of = [shard_bits](int64_t id) { return ShardOf(HashKey(id), shard_bits); };
   struct Piece {
     const int64_t* ids;
     int64_t size;
@@ -97,30 +123,12 @@ void Grouping::Deal(const std::vector<IdSpan>& features, int64_t shards, ShardOf
 }
 
 // Numbers the distinct keys of a shard in order of first appearance and counts their positions. Returns their number.
-//
-// Whether an id is new is a coin toss on real data, so nothing but the search itself branches on it: 1.5 times as fast.
 int32_t Grouping::NumberKeys(int64_t shard, std::vector<int32_t>* places) {
   const int32_t begin = bucket_starts_[shard], end = bucket_starts_[shard + 1];
-  // A small open-addressing set of key numbers; it lives in the cache nearest to the core.
-  size_t size = 16;
-  while (size < 2 * static_cast<size_t>(end - begin)) size *= 2;
-  places->assign(size, -1);
-  int32_t* set = places->data();
-  const Dealt* dealt = dealt_.data();
-  Group* groups = groups_.data() + begin;
-  int32_t* numbers = numbers_.data();
+  ClearSet(end - begin, places);
   int32_t keys = 0;
   for (int32_t j = begin; j < end; ++j) {
-    const int64_t key = dealt[j].id;
-    size_t place = HashKey(key) & (size - 1);
-    while (set[place] >= 0 && groups[set[place]].key != key) place = (place + 1) & (size - 1);
-    groups[keys] = {key, 0};  // overwritten by the next new key unless it is one itself
-    const bool is_new = set[place] < 0;
-    const int32_t number = is_new ? keys : set[place];
-    set[place] = number;
-    numbers[j] = number;
-    ++groups[number].count;
-    keys += is_new;
+    numbers_[j] = CountKey(dealt_[j].id, *places, groups_.data() + begin, &keys);
   }
   return keys;
 }

@@ -42,12 +42,10 @@ class Grouping {
   };
   struct Group {
     int64_t key;
-    int64_t count;  // of its positions
+    int64_t count;  // of its positions; then where the next of them goes
   };
 
-  template <typename ShardOf>
-  void Deal(const std::vector<IdSpan>& features, int64_t shards, ShardOf shard_of, int64_t n,
-            const ParallelFor& parallel);
+  void Deal(const std::vector<IdSpan>& features, int shard_bits, int64_t n, const ParallelFor& parallel);
   int32_t NumberKeys(int64_t shard, std::vector<int32_t>* places);
   void WriteGroups(int64_t shard);
 

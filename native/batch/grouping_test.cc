@@ -98,6 +98,8 @@ TEST(Grouping, MatchesTheNaiveReferenceOnALargeBatch) {
   ExpectGroups(&grouping, {Zipf(30000, &random), Uniform(30000, 40000, &random)}, 3);
   ExpectGroups(&grouping, {Zipf(50000, &random), {}, Uniform(30000, 40000, &random)}, 6, ThreadedFor(3));
   ExpectGroups(&grouping, {Zipf(70000, &random)}, 0, ThreadedFor(4));
+  ExpectGroups(&grouping, {Ids(20000, -1), {INT64_MIN, INT64_MAX, 0}}, 8, ThreadedFor(2));
+  for (const int64_t n : {16383, 16384, 16385}) ExpectGroups(&grouping, {Uniform(n, 20000, &random)}, 4);
 }
 
 TEST(Grouping, OfNothingIsEmpty) {

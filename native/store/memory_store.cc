@@ -7,7 +7,7 @@
 namespace mxrec {
 namespace {
 
-// Rows and keys are touched at random, and a 2 MiB page needs one entry of the TLB where small ones need 512: on tables
+// Rows are touched at random, and a 2 MiB page needs one entry of the TLB where small ones need 512: on tables
 // of 1 to 8 GB a training step's lookups took 0.6 and its updates 0.7 of the time they took with 4 KiB pages (AMD EPYC
 // VM), and the first touch of memory 0.2 to 0.8. The start of a table stays in small pages, so that a small table does
 // not take 2 MiB for a few rows.
@@ -24,59 +24,43 @@ MemoryStore::MemoryStore(RowLayout layout, int shards)
     : layout_(std::move(layout)),
       stride_(layout_.stride()),
       shards_(shards),
-      rows_directory_(kSlabs * sizeof(*rows_), Pages::Kind::kLazy),
-      keys_directory_(kKeySlabs * sizeof(*keys_), Pages::Kind::kLazy),
-      rows_(static_cast<std::atomic<float*>*>(rows_directory_.data())),
-      keys_(static_cast<std::atomic<std::atomic<int64_t>*>*>(keys_directory_.data())) {}
+      directory_(kSlabs * sizeof(*rows_), Pages::Kind::kLazy),
+      rows_(static_cast<std::atomic<float*>*>(directory_.data())) {}
 
-Status MemoryStore::Allocate(int shard, int64_t key, uint32_t* row) {
+Status MemoryStore::Allocate(int shard, uint32_t* row) {
   Shard& s = shards_[shard];
   if (!s.free.empty()) {
     *row = s.free.back();
     s.free.pop_back();
-  } else {
-    if (s.used == kRun) {
-      // Map first, then take: every row below end() has memory, also after a mapping failed.
-      uint32_t first = next_.load(std::memory_order_relaxed);
-      do {
-        if (first > UINT32_MAX - kRun) return Status::ResourceExhausted("a table cannot hold more than 4 billion rows");
-        MXREC_RETURN_IF_ERROR(MapSlab(first >> kSlabBits));
-      } while (!next_.compare_exchange_weak(first, first + kRun, std::memory_order_acq_rel));
-      s.runs.push_back(first);
-      s.used = 0;
-    }
-    *row = s.runs.back() + s.used++;
+    return Status();
   }
-  KeyCell(*row).store(key ^ kVacant, std::memory_order_relaxed);
-  if (key == kVacant) s.row_of_vacant_key = *row;
+  if (s.used == kRun) {
+    // Map first, then take: every row below end() has memory, also after a mapping failed.
+    uint32_t first = next_.load(std::memory_order_relaxed);
+    do {
+      if (first > UINT32_MAX - kRun) return Status::ResourceExhausted("a table cannot hold more than 4 billion rows");
+      MXREC_RETURN_IF_ERROR(MapSlab(first >> kSlabBits));
+    } while (!next_.compare_exchange_weak(first, first + kRun, std::memory_order_acq_rel));
+    s.run = first;
+    s.used = 0;
+  }
+  *row = s.run + s.used++;
   return Status();
 }
 
-void MemoryStore::Free(int shard, uint32_t row) {
-  Shard& s = shards_[shard];
-  if (s.row_of_vacant_key == static_cast<int64_t>(row)) s.row_of_vacant_key = -1;
-  KeyCell(row).store(0, std::memory_order_relaxed);
-  s.free.push_back(row);
-}
+void MemoryStore::Free(int shard, uint32_t row) { shards_[shard].free.push_back(row); }
 
 Status MemoryStore::MapSlab(uint32_t slab) {
   if (rows_[slab].load(std::memory_order_acquire) != nullptr) return Status();
   std::lock_guard<std::mutex> lock(slabs_mutex_);
   if (rows_[slab].load(std::memory_order_relaxed) != nullptr) return Status();
-  const Status failure = Status::ResourceExhausted("out of memory: cannot map " + std::to_string(kSlabRows) +
-                                                   " rows of " + std::to_string(stride_ * sizeof(float)) + " bytes");
-  const uint32_t key_slab = slab >> (kKeySlabBits - kSlabBits);
-  if (keys_[key_slab].load(std::memory_order_relaxed) == nullptr) {
-    Pages keys(kKeySlabRows * sizeof(int64_t), Pages::Kind::kHuge, key_slab == 0 ? kSmallStart : 0);
-    if (keys.data() == nullptr) return failure;
-    keys_[key_slab].store(static_cast<std::atomic<int64_t>*>(keys.data()), std::memory_order_release);
-    key_pages_.push_back(std::move(keys));
-  }
   Pages rows(kSlabRows * stride_ * sizeof(float), Pages::Kind::kHuge, slab == 0 ? kSmallStart : 0);
-  if (rows.data() == nullptr) return failure;
-  // After the keys: Contains() asks for the rows and promises both.
+  if (rows.data() == nullptr) {
+    return Status::ResourceExhausted("out of memory: cannot map " + std::to_string(kSlabRows) + " rows of " +
+                                     std::to_string(stride_ * sizeof(float)) + " bytes");
+  }
   rows_[slab].store(static_cast<float*>(rows.data()), std::memory_order_release);
-  row_pages_.push_back(std::move(rows));
+  pages_.push_back(std::move(rows));
   return Status();
 }
 
@@ -114,7 +98,7 @@ Status MemoryStore::Relayout(RowLayout layout) {
   for (uint32_t slab = 0; slab < slabs; ++slab) {
     rows_[slab].store(static_cast<float*>(pages[slab].data()), std::memory_order_release);
   }
-  row_pages_ = std::move(pages);
+  pages_ = std::move(pages);
   layout_ = std::move(layout);
   stride_ = layout_.stride();
   return Status();
@@ -122,15 +106,12 @@ Status MemoryStore::Relayout(RowLayout layout) {
 
 void MemoryStore::Clear() {
   std::lock_guard<std::mutex> lock(slabs_mutex_);
-  // By what is mapped, not by end(): a failed Allocate may leave keys without rows.
-  for (size_t slab = 0; slab < row_pages_.size(); ++slab) rows_[slab].store(nullptr, std::memory_order_relaxed);
-  for (size_t slab = 0; slab < key_pages_.size(); ++slab) keys_[slab].store(nullptr, std::memory_order_relaxed);
-  row_pages_.clear();
-  key_pages_.clear();
+  for (size_t slab = 0; slab < pages_.size(); ++slab) rows_[slab].store(nullptr, std::memory_order_relaxed);
+  pages_.clear();
   next_.store(0, std::memory_order_release);
   for (Shard& s : shards_) s = Shard();
 }
 
-int64_t MemoryStore::bytes() const { return end() * static_cast<int64_t>(stride_ * sizeof(float) + sizeof(int64_t)); }
+int64_t MemoryStore::bytes() const { return end() * static_cast<int64_t>(stride_ * sizeof(float)); }
 
 }  // namespace mxrec

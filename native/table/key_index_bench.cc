@@ -50,19 +50,16 @@ std::vector<int64_t> Draw(Pattern pattern, int64_t n, int64_t count, uint64_t se
   return keys;
 }
 
-// An index of the first `n` keys of a pattern, with the store that holds them.
+// An index of the first `n` keys of a pattern.
 struct Filled {
-  Filled(Pattern p, int64_t n) : pattern(p), store(RowLayout(1, {}), 1) {
+  Filled(Pattern p, int64_t n) : pattern(p) {
     Require(index.Reserve(n));
     for (int64_t i = 0; i < n; ++i) {
       const int64_t key = KeyAt(pattern, i);
-      uint32_t row = 0;
-      Require(store.Allocate(0, key, &row));
-      index.Insert(HashKey(key), key, row);
+      index.Insert(HashKey(key), key, static_cast<uint32_t>(i));
     }
   }
   const Pattern pattern;
-  MemoryStore store;
   KeyIndex index;
   double best = 1e9;
 };

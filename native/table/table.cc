@@ -128,7 +128,7 @@ Status Table::Claim(int64_t n) {
 }
 
 Status Table::NewRow(int shard, uint64_t hash, int64_t key, uint32_t* row) {
-  MXREC_RETURN_IF_ERROR(store_.Allocate(shard, key, row));
+  MXREC_RETURN_IF_ERROR(store_.Allocate(shard, row));
   float* at = store_.row(*row);
   initializer_.Fill(key, at);
   const RowLayout& layout = store_.layout();
@@ -229,7 +229,7 @@ Status Table::Assign(int64_t key, const float* const* parts) {
     MXREC_RETURN_IF_ERROR(Claim(1));
     uint32_t fresh = 0;
     Status status = s.index.Reserve(1);
-    if (status.ok()) status = store_.Allocate(shard, key, &fresh);
+    if (status.ok()) status = store_.Allocate(shard, &fresh);
     if (!status.ok()) {
       Release(1);
       return status;
@@ -292,7 +292,7 @@ Status Table::InsertShard(int shard, const int64_t* keys, const float* const* co
                                    " already");
     }
     uint32_t row;
-    MXREC_RETURN_IF_ERROR(store_.Allocate(shard, key, &row));
+    MXREC_RETURN_IF_ERROR(store_.Allocate(shard, &row));
     s.index.Insert(hash, key, row);
     ++*inserted;
     float* at = store_.row(row);

@@ -10,13 +10,16 @@
 // The bit kFrozen marks rows that are read but never updated (padding keys). A handle stays good while its row lives.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <shared_mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/parallel.h"
 #include "base/status.h"
 #include "store/memory_store.h"
@@ -118,19 +121,24 @@ class Table {
   // Removes everything and gives the memory back. REQUIRES: no step is running.
   void Clear();
 
-  // Calls fn(key, row) for every row, shard after shard, in an order that the sequence of inserts and erases
-  // determines. No insert or erase may touch a shard while it is walked: its lock is held.
+  // Calls fn(key, row) for every row, shard after shard, in ascending order of row numbers: an order that the sequence
+  // of inserts and erases determines. No insert or erase may touch a shard while it is walked: its lock is held.
   template <typename Fn>
   void ForEach(Fn fn) const {
+    std::vector<std::pair<uint32_t, int64_t>> rows;
     for (int s = 0; s < shards(); ++s) {
       std::shared_lock<std::shared_mutex> lock(shards_[s].mutex);
-      store_.ForEach(s, [&](uint32_t row) { fn(store_.key(row), store_.row(row)); });
+      rows.clear();
+      rows.reserve(shards_[s].index.size());
+      shards_[s].index.ForEach([&](int64_t key, uint32_t row) { rows.emplace_back(row, key); });
+      std::sort(rows.begin(), rows.end());
+      for (const auto& [row, key] : rows) fn(key, static_cast<const float*>(store_.row(row)));
     }
   }
 
   int64_t size() const { return size_.load(std::memory_order_relaxed); }
   int64_t capacity() const;  // rows that fit without a new allocation, or max_rows if there is a limit
-  int64_t bytes() const;     // rows, keys and index
+  int64_t bytes() const;     // rows and index
   int64_t inserted() const { return inserted_.load(std::memory_order_relaxed); }  // since creation; with erased(),
   int64_t erased() const { return erased_.load(std::memory_order_relaxed); }      // inserted = size + erased
 
@@ -144,7 +152,7 @@ class Table {
 
   explicit Table(const TableConfig& config, int shard_bits);
   static int64_t Seal(const Shard& shard, const int64_t* keys, const int64_t* hints, int64_t n);
-  int ShardOf(uint64_t hash) const { return static_cast<int>(hash >> 1 >> (63 - shard_bits_)); }
+  int ShardOf(uint64_t hash) const { return static_cast<int>(mxrec::ShardOf(hash, shard_bits_)); }
   int64_t Handle(int64_t key, int64_t row) const;
   template <int kWrite>
   void Prefetch(const int64_t* handles, int64_t n, int64_t floats) const {

@@ -49,7 +49,7 @@ class Simulation {
   Simulation(uint64_t seed, Hints hints, int64_t max_rows)
       : random_(seed), hint_random_(seed), hints_(hints), max_rows_(max_rows), padding_({0, INT64_MAX}) {
     table_ = Make(Config(max_rows, Keys(padding_.begin(), padding_.end())), {{"accumulator", 0.25f}});
-    universe_ = {0, -1, INT64_MIN, INT64_MAX, MemoryStore::kVacant};
+    universe_ = {0, -1, INT64_MIN, INT64_MAX};
     for (int64_t i = 1; i < 500; ++i) universe_.push_back(i * (int64_t{1} << 20));
   }
 

@@ -295,7 +295,7 @@ TEST(Table, AssignAddsAndReplacesWholeRows) {
   const auto table = Make(Config(), {{"m", 0.5f}});
   MustInsert(table.get(), {1});
   Floats row(2 * kDim);
-  for (const int64_t key : {int64_t{1}, int64_t{2}, INT64_MIN, MemoryStore::kVacant}) {
+  for (const int64_t key : {int64_t{1}, int64_t{2}, INT64_MIN, INT64_MAX}) {
     for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>(key % 100) + 0.5f * i;
     ASSERT_TRUE(AssignRow(table.get(), key, row).ok());
     EXPECT_EQ(ReadRow(*table, key), row);
