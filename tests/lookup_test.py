@@ -565,6 +565,52 @@ def test_training_and_evaluation_of_one_batch_may_share_a_step(started):
         np.testing.assert_array_equal(values, [value_of(1)])
 
 
+IDS = np.array([[7, 7, 3], [-1, 7, 99]])
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (6,), (3, 2, 1)])
+def test_a_batch_prepared_for_evaluation_is_read_in_every_shape(started, shape):
+    ids = IDS.reshape(shape)
+    table, other = filled("t", [7, 3, -1]), filled("u", [99])
+    batch, specs = model.one_batch({"t": ids, "u": ids}, is_training=False)
+    embeddings = [
+        sparse_lookup(owner, spec, is_train=False, batch=batch) for owner, spec in zip((table, other), specs.values())
+    ]
+    summed = sparse_lookup(table, specs["t"], is_train=False, batch=batch, combiner="sum")
+    values, others, sums = run([*embeddings, summed])
+    np.testing.assert_array_equal(values, np.where((ids == 99)[..., None], 0, values_of(ids)))
+    np.testing.assert_array_equal(others, np.where((ids == 99)[..., None], values_of(ids), 0))
+    np.testing.assert_array_equal(sums, values.sum(-2))
+    assert sorted(table.native.keys()) == [-1, 3, 7]
+
+
+def test_a_batch_prepared_for_evaluation_can_train_with_a_warning(started, caplog):
+    table, other = model.table("t"), model.table("u")
+    batch, specs = model.one_batch({"t": IDS, "u": IDS[:, 0]}, is_training=False)
+    loss = tf.reduce_sum(sparse_lookup(table, specs["t"], batch=batch))
+    loss += tf.reduce_sum(sparse_lookup(other, specs["u"], batch=batch))
+    read = sparse_lookup(table, specs["t"], is_train=False, batch=batch)
+    assert len([r for r in caplog.records if "is_training=True" in r.getMessage()]) == 1
+    step = training_step(OPTIMIZERS["gradient_descent"], loss, [table, other])
+    run(step)
+    keys, values = model.dump(table)
+    assert keys.tolist() == [-1, 3, 7, 99]
+    np.testing.assert_array_equal(values[:, 0, 0], 0.25 - np.array([1, 1, 3, 1]))
+    np.testing.assert_array_equal(model.dump(other)[1][:, 0, 0], 0.25 - np.array([1, 1]))
+    np.testing.assert_array_equal(run(read)[..., 0], 0.25 - np.array([[3, 3, 1], [1, 3, 1]]))
+
+
+@pytest.mark.parametrize("combiner", [None, "sum"])
+def test_gradients_of_an_evaluation_add_up_over_the_positions_of_a_key(started, combiner):
+    table = filled("t", [7, 3])
+    batch, specs = model.one_batch({"t": IDS}, is_training=False)
+    read = sparse_lookup(table, specs["t"], is_train=False, batch=batch, combiner=combiner)
+    run(training_step(OPTIMIZERS["gradient_descent"], tf.reduce_sum(read), [table]))
+    keys, values = model.dump(table)
+    assert keys.tolist() == [3, 7]
+    np.testing.assert_array_equal(values[:, 0], values_of([3, 7]) - [[1], [3]])
+
+
 one_shot_or_not = pytest.mark.parametrize("is_one_shot", [True, False], ids=["one_shot", "initializable"])
 
 

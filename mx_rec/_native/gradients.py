@@ -10,8 +10,8 @@ def register() -> None:
 
     tf.RegisterGradient("MxrecLookup")(_lookup)
     tf.RegisterGradient("MxrecEmbeddings")(_embeddings)
-    for op in ("MxrecPrepare", "MxrecFold", "MxrecHasRow", "MxrecTouched", "MxrecUpdate", "MxrecFoldUpdate"):
-        tf.no_gradient(op)
+    for op in ("Prepare", "Group", "Fold", "HasRow", "Touched", "Update", "FoldUpdate"):
+        tf.no_gradient(f"Mxrec{op}")
 
 
 def _lookup(op, *gradients):

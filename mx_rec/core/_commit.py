@@ -20,10 +20,12 @@ _HIDDEN, _EACH, _POOLED = 0, 1, 2
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """What a plan holds: its tables, and for each of its features the number of its table."""
+    """What a plan holds: its tables, for each of its features the number of its table, and whether it is grouped, so
+    that a step can train on it."""
 
     tables: tuple[str, ...]
     table_of_feature: tuple[int, ...]
+    is_grouped: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +108,7 @@ def _build(plan, layout, names, is_shared=True):
             table_of_feature=[t for _, t in features],
             feature_in_plan=[number for number, _ in features],
             views=[_HIDDEN] * len(features),
+            grouped=layout.is_grouped,
             F=len(features),
             name="commit",
         )

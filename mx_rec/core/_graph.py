@@ -12,6 +12,8 @@ class GraphState:
     commits: dict[tuple, dict[str, object]] = dataclasses.field(default_factory=dict)
     # (plan, is_train, feature, is_pooled) -> embeddings
     embeddings: dict[tuple, object] = dataclasses.field(default_factory=dict)
+    # plan prepared for evaluation -> the same for training
+    grouped: dict[tuple, object] = dataclasses.field(default_factory=dict)
     # handles tensor -> table
     handles: dict[tuple, object] = dataclasses.field(default_factory=dict)
     # optimizer -> its variables in this graph

@@ -1,25 +1,52 @@
 """Building a lookup: the plan of its batch, the commit that looks it up, and what the script gets to see."""
 
+import dataclasses
+
 from mx_rec._native import library
 from mx_rec.core import _commit, _graph
 from mx_rec.core.asc import _insertion
+from mx_rec.util.log import logger
 
 
 def from_spec(table, spec, batch, is_train, combiner=None):
     """(embeddings, has_row builder) of `spec`'s ids in `batch`."""
     insertion, place, plan = _locate(table, spec, batch)
     ids_shape = _ids_shape(spec, batch, insertion, place)
-    return _view(plan, insertion.layout, table, place.feature, ids_shape, is_train, combiner)
+    layout = insertion.layout
+    if is_train and not layout.is_grouped:
+        plan, layout = _grouped(plan, layout, spec)
+    return _view(plan, layout, table, place.feature, ids_shape, is_train, combiner)
 
 
 def from_tensor(table, ids, is_train, combiner=None):
     """The same for a tensor of ids, prepared in the step."""
     import tensorflow as tf
 
+    layout = _commit.Layout((table.table_name,), (0,), is_grouped=is_train)
     plan = library.ops().mxrec_prepare(
-        ids=[tf.cast(ids, tf.int64)], tables=[table.table_name], table_of_feature=[0], name="prepare"
+        ids=[tf.cast(ids, tf.int64)],
+        tables=layout.tables,
+        table_of_feature=layout.table_of_feature,
+        grouped=layout.is_grouped,
+        name="prepare",
     )
-    return _view(plan, _commit.Layout((table.table_name,), (0,)), table, 0, ids.shape, is_train, combiner)
+    return _view(plan, layout, table, 0, ids.shape, is_train, combiner)
+
+
+def _grouped(plan, layout, spec):
+    """A plan for training out of one that was prepared for evaluation, and its layout; one per plan."""
+    state = _graph.state()
+    grouped = state.grouped.get(_graph.key(plan))
+    if grouped is None:
+        logger.warning(
+            "%s: the batch was prepared for evaluation, but is looked up for training; pass is_training=True to "
+            "get_asc_insert_func to prepare it ahead of the step",
+            spec,
+        )
+        grouped = library.ops().mxrec_group(plan=plan, tables=layout.tables, name="group")
+        if _graph.is_top_level(plan.graph):
+            state.grouped[_graph.key(plan)] = grouped
+    return grouped, dataclasses.replace(layout, is_grouped=True)
 
 
 def combine(embeddings, combiner):

@@ -159,7 +159,8 @@ def _commit_of(addresses):
     """The handles of the one commit that `addresses` come from, each row once; None if they come from elsewhere."""
     if addresses.op.type == "MxrecTouched":
         addresses = addresses.op.inputs[0]
-    return addresses if addresses.op.type == "MxrecLookup" else None
+    is_commit = addresses.op.type == "MxrecLookup" and addresses.op.get_attr("grouped")
+    return addresses if is_commit else None
 
 
 def learning_rate_argument(value):

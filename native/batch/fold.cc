@@ -49,6 +49,19 @@ void SumRows(const float* const* rows, int64_t n, int64_t dim, float* sum) {
 void Fold(const TablePlan& table, const FeatureGradient& gradient, int64_t dim, float* out,
           const ParallelFor& parallel) {
   const int64_t cost = 20 + dim / 2;  // nanoseconds: a cache miss or two, and additions
+  if (!table.is_grouped()) {
+    const int64_t first = gradient.feature->first, end = first + gradient.feature->size;
+    parallel.Run(table.keys_size, cost, [&, dim](int64_t from, int64_t to) {
+      for (int64_t p = from; p < to; ++p) {
+        if (p < first || p >= end) {
+          std::memset(out + p * dim, 0, dim * sizeof(float));
+        } else {
+          std::memcpy(out + p * dim, gradient.row(static_cast<int32_t>(p)), dim * sizeof(float));
+        }
+      }
+    });
+    return;
+  }
   parallel.Run(table.keys_size, cost, [&, dim](int64_t begin, int64_t end) {
     std::vector<const float*> rows;
     for (int64_t u = begin; u < end; ++u) {

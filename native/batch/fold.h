@@ -9,7 +9,7 @@
 
 namespace mxrec {
 
-// The positions of key `u` that lie in `feature`, ascending.
+// The positions of key `u` that lie in `feature`, ascending. REQUIRES: the table is grouped.
 struct PositionRange {
   const int32_t* begin;
   const int32_t* end;
@@ -45,7 +45,8 @@ struct FeatureGradient {
 // sum[dim] = rows[0] + rows[1] + ... added in this order. REQUIRES: n >= 1; no row overlaps `sum`.
 void SumRows(const float* const* rows, int64_t n, int64_t dim, float* sum);
 
-// out[U, dim] = per key, the sum of the gradient over its positions within the feature; zeros without any.
+// out[U, dim] = per key, the sum of the gradient over its positions within the feature; zeros without any. In a table
+// that is not grouped every position is a key.
 void Fold(const TablePlan& table, const FeatureGradient& gradient, int64_t dim, float* out,
           const ParallelFor& parallel);
 

@@ -15,7 +15,7 @@ using Floats = std::vector<float>;
 // A batch of several features that read one table, with its plan.
 class Batch {
  public:
-  Batch(std::vector<Ids> features, int shard_bits) : ids_(std::move(features)) {
+  Batch(std::vector<Ids> features, int shard_bits, bool grouped = true) : ids_(std::move(features)) {
     std::vector<IdSpan> spans;
     std::vector<FeaturePlan> plans;
     for (const Ids& f : ids_) {
@@ -24,7 +24,7 @@ class Batch {
     }
     Grouping grouping;
     grouping.Build(spans, shard_bits);
-    const PlanWriter writer({{"table", &grouping}}, plans);
+    const PlanWriter writer({{"table", grouped ? &grouping : nullptr, spans}}, plans);
     words_.resize(writer.words());
     writer.Write(words_.data());
     EXPECT_TRUE(Plan::Parse(words_.data(), words_.size(), &plan_).ok());
@@ -66,6 +66,15 @@ Floats RunFold(const Batch& batch, size_t f, const Floats& gradient, int64_t dim
   Floats out(batch.table().keys_size * dim, -99.0f);
   Fold(batch.table(), {&batch.feature(f), gradient.data(), dim}, dim, out.data(), parallel);
   return out;
+}
+
+TEST(Fold, GivesEveryPositionItsGradientWhereNothingIsGrouped) {
+  const Batch batch({{5, 6, 5, 9}, {6, 6}}, 3, false);
+  const Floats gradient = {1, 2, 3, 4};  // of the second feature: bags of one, two columns
+  EXPECT_EQ(RunFold(batch, 1, gradient, 2, ThreadedFor(2)), (Floats{0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4}));
+  Floats out(6, -99.0f);
+  Fold(batch.table(), {&batch.feature(0), gradient.data(), 1, Divider(2)}, 1, out.data(), SerialFor());
+  EXPECT_EQ(out, (Floats{1, 1, 2, 2, 0, 0}));
 }
 
 TEST(Divider, DividesExactly) {

@@ -8,7 +8,7 @@
 namespace mxrec {
 namespace {
 
-constexpr int64_t kMagic = 0x326e616c7043584dLL;  // "MXCplan2"
+constexpr int64_t kMagic = 0x336e616c7043584dLL;  // "MXCplan3"
 constexpr int64_t kHeader = 4;
 constexpr int64_t kTableWords = 6;
 constexpr int64_t kFeatureWords = 5;
@@ -21,8 +21,10 @@ uint64_t NameHash(const std::string& name) {
 
 int64_t HalfWords(int64_t n) { return (n + 1) / 2; }
 
-int64_t SectionWords(int64_t shards, int64_t positions, int64_t keys) {
-  return 2 * keys + shards + HalfWords(shards + 1) + HalfWords(keys + 1) + 2 * HalfWords(positions);
+int64_t SectionWords(const TablePlan& t) {
+  const int64_t words = 2 * t.keys_size + t.units();
+  if (!t.is_grouped()) return words;
+  return words + HalfWords(t.shards + 1) + HalfWords(t.keys_size + 1) + 2 * HalfWords(t.positions_size);
 }
 
 Status Broken(const std::string& what) {
@@ -51,11 +53,12 @@ Status Plan::Parse(const int64_t* words, int64_t size, Plan* plan) {
     table.shards = w[1];
     table.positions_size = w[2];
     table.keys_size = w[3];
-    if (table.shards < 1 || table.shards > 256 || table.positions_size < 0 || table.positions_size > INT32_MAX ||
-        table.keys_size < 0 || table.keys_size > table.positions_size) {
+    if (table.shards < 0 || table.shards > 256 || table.positions_size < 0 || table.positions_size > INT32_MAX ||
+        table.keys_size < 0 || table.keys_size > table.positions_size ||
+        (!table.is_grouped() && table.keys_size != table.positions_size)) {
       return Broken("table sizes");
     }
-    if (w[5] != SectionWords(table.shards, table.positions_size, table.keys_size) || w[4] < 0 || w[4] > size ||
+    if (w[5] != SectionWords(table) || w[4] < 0 || w[4] > size ||
         w[5] > size - w[4]) {
       return Broken("table sections");
     }
@@ -63,6 +66,7 @@ Status Plan::Parse(const int64_t* words, int64_t size, Plan* plan) {
     table.keys = section;
     table.hints = section + table.keys_size;
     table.seals = section + 2 * table.keys_size;
+    if (!table.is_grouped()) continue;
     const int64_t* half = table.seals + table.shards;
     table.shard_starts = reinterpret_cast<const int32_t*>(half);
     half += HalfWords(table.shards + 1);
@@ -102,7 +106,7 @@ Status Plan::CheckTable(int64_t t, const std::string& name, int64_t shards) cons
                                    "': the batch was prepared for other tables; pass the batch whose insert function "
                                    "lists this table's FeatureSpec");
   }
-  if (tables_[t].shards != shards) {
+  if (tables_[t].is_grouped() && tables_[t].shards != shards) {
     return Status::InvalidArgument("table '" + name + "': the batch was prepared for " +
                                    std::to_string(tables_[t].shards) + " shards, the table has " +
                                    std::to_string(shards) +
@@ -123,8 +127,17 @@ PlanWriter::PlanWriter(std::vector<Table> tables, std::vector<FeaturePlan> featu
   }
   for (const Table& table : tables_) {
     sections_.push_back(words_);
-    words_ += SectionWords(static_cast<int64_t>(table.grouping->shard_starts().size()) - 1,
-                           table.grouping->positions_size(), table.grouping->keys_size());
+    TablePlan sizes;
+    if (table.grouping != nullptr) {
+      sizes.shards = static_cast<int64_t>(table.grouping->shard_starts().size()) - 1;
+      sizes.positions_size = table.grouping->positions_size();
+      sizes.keys_size = table.grouping->keys_size();
+    } else {
+      for (const IdSpan& span : table.ids) sizes.positions_size += span.size;
+      sizes.keys_size = sizes.positions_size;
+    }
+    words_ += SectionWords(sizes);
+    sizes_.push_back(sizes);
   }
 }
 
@@ -134,18 +147,22 @@ void PlanWriter::Write(int64_t* words) const {
   words[2] = static_cast<int64_t>(features_.size());
   words[3] = words_;
   for (size_t t = 0; t < tables_.size(); ++t) {
-    const Grouping& g = *tables_[t].grouping;
-    const int64_t shards = static_cast<int64_t>(g.shard_starts().size()) - 1;
+    const TablePlan& sizes = sizes_[t];
     int64_t* w = words + kHeader + t * kTableWords;
     w[0] = static_cast<int64_t>(NameHash(tables_[t].name));
-    w[1] = shards;
-    w[2] = g.positions_size();
-    w[3] = g.keys_size();
+    w[1] = sizes.shards;
+    w[2] = sizes.positions_size;
+    w[3] = sizes.keys_size;
     w[4] = sections_[t];
-    w[5] = SectionWords(shards, g.positions_size(), g.keys_size());
+    w[5] = SectionWords(sizes);
     int64_t* section = words + sections_[t];
+    if (!sizes.is_grouped()) {
+      for (const IdSpan& span : tables_[t].ids) section = std::copy_n(span.data, span.size, section);
+      continue;
+    }
+    const Grouping& g = *tables_[t].grouping;
     std::copy(g.keys().begin(), g.keys().end(), section);
-    int64_t* half = section + 2 * g.keys_size() + shards;
+    int64_t* half = section + 2 * sizes.keys_size + sizes.shards;
     for (const std::vector<int32_t>* part : {&g.shard_starts(), &g.offsets(), &g.index(), &g.positions()}) {
       const int64_t length = HalfWords(static_cast<int64_t>(part->size()));
       if (length == 0) continue;
@@ -166,14 +183,6 @@ void PlanWriter::Write(int64_t* words) const {
     w[4] = shape;
     for (const int64_t d : feature.shape) words[shape++] = d;
   }
-}
-
-int64_t* PlanWriter::hints(int64_t* words, int64_t t) const {
-  return words + sections_[t] + tables_[t].grouping->keys_size();
-}
-
-int64_t* PlanWriter::seals(int64_t* words, int64_t t) const {
-  return hints(words, t) + tables_[t].grouping->keys_size();
 }
 
 }  // namespace mxrec

@@ -6,14 +6,18 @@
 //   T × 6 words        name hash | shards | positions N | keys U | first word of its sections | words of its sections
 //   F × 5 words        table | first position | positions | rank | first word of its shape
 //   shapes             rank words per feature
-//   per table          keys [U] | hints [U] | seals [shards] | then int32: shard_starts [shards + 1] | offsets [U + 1]
-//   |
-//                      index [N] | positions [N], each padded to whole words
+//   per table          keys [U] | hints [U] | seals [units], and if it is grouped, as int32, each padded to whole words:
+//                      shard_starts [shards + 1] | offsets [U + 1] | index [N] | positions [N]
+//
+// A table is grouped if the batch may train it: its keys are distinct and each shard's are one unit. Evaluation only
+// reads, and needs none of that: there the shards are 0, the keys are the ids as they came, kUnit of them a unit, and
+// preparation takes a third of the time.
 //
 // Parse checks every number that says where something lies, so a plan that belongs to another table or was cut short
 // is an error, not a crash. The contents of the sections are trusted: only prepare writes them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,16 +29,31 @@ namespace mxrec {
 
 // One table's part of a plan; the pointers point into the plan's words.
 struct TablePlan {
-  int64_t shards = 0;
+  // Keys of an ungrouped table that are resolved at once.
+  static constexpr int64_t kUnit = 4096;
+
+  int64_t shards = 0;          // 0: not grouped
   int64_t positions_size = 0;  // N
   int64_t keys_size = 0;       // U
   const int64_t* keys = nullptr;
   const int64_t* hints = nullptr;  // row numbers or -1; good if they fit the seal of their shard (table/table.h)
   const int64_t* seals = nullptr;  // nullptr: no hint is good
+  // Only if grouped:
   const int32_t* shard_starts = nullptr;
   const int32_t* offsets = nullptr;
   const int32_t* index = nullptr;
   const int32_t* positions = nullptr;
+
+  bool is_grouped() const { return shards > 0; }
+  // The number of the key at a position.
+  int64_t key_at(int64_t position) const { return index == nullptr ? position : index[position]; }
+
+  // The units that keys are resolved in, and the keys of a unit.
+  int64_t units() const { return is_grouped() ? shards : (keys_size + kUnit - 1) / kUnit; }
+  int64_t unit_begin(int64_t u) const { return is_grouped() ? shard_starts[u] : u * kUnit; }
+  int64_t unit_end(int64_t u) const {
+    return is_grouped() ? shard_starts[u + 1] : std::min(keys_size, (u + 1) * kUnit);
+  }
 };
 
 struct FeaturePlan {
@@ -66,7 +85,8 @@ class PlanWriter {
  public:
   struct Table {
     std::string name;
-    const Grouping* grouping;
+    const Grouping* grouping;  // nullptr: not grouped
+    std::vector<IdSpan> ids;   // only if it is not
   };
   // `features[i].first` need not be set: features of one table follow each other in the order given.
   PlanWriter(std::vector<Table> tables, std::vector<FeaturePlan> features);
@@ -75,13 +95,14 @@ class PlanWriter {
   // Writes everything but the hints and seals.
   void Write(int64_t* words) const;
   // Where the hints of table `t` go, [U].
-  int64_t* hints(int64_t* words, int64_t t) const;
-  // Where its seals go, [shards].
-  int64_t* seals(int64_t* words, int64_t t) const;
+  int64_t* hints(int64_t* words, int64_t t) const { return words + sections_[t] + sizes_[t].keys_size; }
+  // Where its seals go, [units].
+  int64_t* seals(int64_t* words, int64_t t) const { return hints(words, t) + sizes_[t].keys_size; }
 
  private:
   std::vector<Table> tables_;
   std::vector<FeaturePlan> features_;
+  std::vector<TablePlan> sizes_;   // of each table; without pointers
   std::vector<int64_t> sections_;  // first word of each table's sections
   int64_t words_ = 0;
 };

@@ -75,6 +75,11 @@ bool Walk(const Plan& plan, const int64_t* words, int64_t size) {
   for (const TablePlan& t : plan.tables()) {
     read(t.keys, t.keys_size);
     read(t.hints, t.keys_size);
+    read(t.seals, t.units());
+    if (!t.is_grouped()) {
+      inside = inside && t.keys_size == t.positions_size && t.index == nullptr;
+      continue;
+    }
     read(t.shard_starts, t.shards + 1);
     read(t.offsets, t.keys_size + 1);
     read(t.index, t.positions_size);
@@ -161,6 +166,53 @@ TEST_F(PlanTest, DependsOnNothingButTheBatch) {
     }
   }
   EXPECT_EQ(zeros, ones);
+}
+
+TEST_F(PlanTest, ATableThatIsNotGroupedKeepsTheIdsAsTheyCame) {
+  constexpr int64_t kUnit = TablePlan::kUnit;
+  for (const int64_t n : {int64_t{0}, int64_t{1}, kUnit - 3, kUnit, kUnit + 1, 3 * kUnit}) {
+    Ids ids(n);
+    std::iota(ids.begin(), ids.end(), 100);
+    const PlanWriter writer({{"user", &user_, {}}, {"item", nullptr, {{a_.data(), 3}, {ids.data(), n}}}},
+                            {{0, 0, 39, {39}}, {1, 0, 3, {3}}, {1, 0, n, {n}}});
+    Words words = Write(writer);
+    Ids expected(a_.begin(), a_.begin() + 3);
+    expected.insert(expected.end(), ids.begin(), ids.end());
+    for (int64_t i = 0; i < n + 3; ++i) writer.hints(words.data(), 1)[i] = -7 - i;
+    Plan plan;
+    ASSERT_TRUE(Plan::Parse(words.data(), words.size(), &plan).ok());
+    ExpectGrouping(plan.tables()[0], user_);
+    const TablePlan& table = plan.tables()[1];
+    EXPECT_FALSE(table.is_grouped());
+    EXPECT_EQ(Copy(table.keys, table.keys_size), expected);
+    ASSERT_EQ(table.positions_size, n + 3);
+    EXPECT_EQ(plan.features()[2].first, 3);
+    // The units cover the keys, each once.
+    int64_t next = 0;
+    for (int64_t u = 0; u < table.units(); ++u) {
+      EXPECT_EQ(table.unit_begin(u), next);
+      EXPECT_GT(table.unit_end(u), next);
+      next = table.unit_end(u);
+      writer.seals(words.data(), 1)[u] = u;
+      EXPECT_EQ(table.seals[u], u);
+    }
+    EXPECT_EQ(next, n + 3);
+    for (int64_t i = 0; i < n + 3; ++i) {
+      ASSERT_EQ(table.key_at(i), i);
+      ASSERT_EQ(table.hints[i], -7 - i);
+    }
+    EXPECT_TRUE(plan.CheckTable(1, "item", 8).ok());  // of any number of shards
+    EXPECT_FALSE(plan.CheckTable(1, "user", 8).ok());
+    EXPECT_TRUE(ErrorOrInside(words));
+    if (n > kUnit) continue;
+    for (int64_t w = 0; w < 4 + 2 * 6 + 3 * 5 + 3; ++w) {
+      for (const int64_t value : {int64_t{0}, int64_t{1}, int64_t{-1}, int64_t{39}, INT64_MAX, INT64_MIN}) {
+        Words damaged = words;
+        damaged[w] = value;
+        EXPECT_TRUE(ErrorOrInside(damaged)) << "word " << w << " = " << value;
+      }
+    }
+  }
 }
 
 TEST_F(PlanTest, WithoutTablesIsAPlan) {

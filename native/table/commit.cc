@@ -12,32 +12,33 @@ namespace {
 constexpr int64_t kResolveCost = 5;
 constexpr int64_t kInsertCost = 200;
 
-// Runs fn(item, shard) over all shards of all items.
+// Runs fn(item, unit) over all units of all items.
 template <typename Fn>
-void ForEachShard(const std::vector<CommitItem>& items, int64_t cost_per_key, const ParallelFor& parallel, Fn fn) {
-  std::vector<int64_t> shards;
+void ForEachUnit(const std::vector<CommitItem>& items, int64_t cost_per_key, const ParallelFor& parallel, Fn fn) {
+  std::vector<int64_t> sizes;
   int64_t units = 0, keys = 0;
   for (const CommitItem& item : items) {
-    shards.push_back(item.plan.shards);
-    units += item.plan.shards;
+    sizes.push_back(item.plan.units());
+    units += sizes.back();
     keys += item.plan.keys_size;
   }
   if (keys == 0) return;
-  RunLists(parallel, shards, std::max<int64_t>(1, keys * cost_per_key / units),
-           [&](size_t i, int64_t shard) { fn(i, static_cast<int>(shard)); });
+  RunLists(parallel, sizes, std::max<int64_t>(1, keys * cost_per_key / units),
+           [&](size_t i, int64_t unit) { fn(i, static_cast<int>(unit)); });
 }
 
 }  // namespace
 
 Status Commit(const std::vector<CommitItem>& items, const ParallelFor& parallel) {
   std::unique_ptr<std::atomic<int64_t>[]> missing(new std::atomic<int64_t>[items.size()]());
-  ForEachShard(items, kResolveCost, parallel, [&](size_t i, int shard) {
+  ForEachUnit(items, kResolveCost, parallel, [&](size_t i, int unit) {
     const TablePlan& plan = items[i].plan;
-    const int64_t begin = plan.shard_starts[shard], n = plan.shard_starts[shard + 1] - begin;
+    const int64_t begin = plan.unit_begin(unit), n = plan.unit_end(unit) - begin;
     if (n == 0) return;
-    const int64_t absent =
-        items[i].table->Resolve(shard, plan.keys + begin, plan.hints + begin, n, items[i].handles + begin,
-                                plan.seals == nullptr ? 0 : plan.seals[shard]);
+    const int64_t seal = plan.seals == nullptr ? 0 : plan.seals[unit];
+    const int64_t *keys = plan.keys + begin, *hints = plan.hints + begin;
+    if (!plan.is_grouped()) return items[i].table->ResolveAny(keys, hints, n, items[i].handles + begin, seal);
+    const int64_t absent = items[i].table->Resolve(unit, keys, hints, n, items[i].handles + begin, seal);
     if (absent > 0 && items[i].insert) missing[i].fetch_add(absent, std::memory_order_relaxed);
   });
 
@@ -55,10 +56,10 @@ Status Commit(const std::vector<CommitItem>& items, const ParallelFor& parallel)
     std::mutex mutex;
     Status failure;
     std::unique_ptr<std::atomic<int64_t>[]> made(new std::atomic<int64_t>[items.size()]());
-    ForEachShard(items, kInsertCost, parallel, [&](size_t i, int shard) {
+    ForEachUnit(items, kInsertCost, parallel, [&](size_t i, int shard) {
       if (missing[i] == 0) return;
       const TablePlan& plan = items[i].plan;
-      const int64_t begin = plan.shard_starts[shard], n = plan.shard_starts[shard + 1] - begin;
+      const int64_t begin = plan.unit_begin(shard), n = plan.unit_end(shard) - begin;
       int64_t* handles = items[i].handles + begin;
       if (std::find(handles, handles + n, kNoRow) == handles + n) return;
       int64_t inserted = 0;

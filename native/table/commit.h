@@ -16,7 +16,7 @@ namespace mxrec {
 
 struct CommitItem {
   Table* table;
-  TablePlan plan;    // REQUIRES: plan.shards == table->shards()
+  TablePlan plan;    // REQUIRES: grouped for this table's shards; not grouped only if nothing is inserted
   int64_t* handles;  // out, [U]
   bool insert;       // false for evaluation: the table changes in no byte
 };

@@ -16,11 +16,11 @@ constexpr int64_t kUnit = 2048;
 // Gives fn(i, row or nullptr) for positions [from, to) of the item's feature.
 template <typename Fn>
 void ForEachRow(const EmbedItem& item, int64_t from, int64_t to, Fn fn) {
-  const int32_t* index = item.plan.index + item.feature->first;
+  const int64_t first = item.feature->first;
   int64_t handles[2][kBlock];
   auto request = [&](int64_t begin, int64_t* block) {
     const int64_t n = std::min(kBlock, to - begin);
-    for (int64_t i = 0; i < n; ++i) block[i] = item.handles[index[begin + i]];
+    for (int64_t i = 0; i < n; ++i) block[i] = item.handles[item.plan.key_at(first + begin + i)];
     item.table->PrefetchEmbeddings(block, n);
   };
   int now = 0;

@@ -19,7 +19,7 @@ constexpr int64_t kKnown = 300;
 // A table with rows for some ids, and a batch of features that read it.
 class Lookup {
  public:
-  Lookup(int dim, std::vector<Ids> ids) : ids_(std::move(ids)) {
+  Lookup(int dim, std::vector<Ids> ids, bool grouped = true) : ids_(std::move(ids)) {
     TableConfig config;
     config.name = "table";
     config.dim = dim;
@@ -40,7 +40,7 @@ class Lookup {
     }
     Grouping grouping;
     grouping.Build(spans, table_->shard_bits());
-    const PlanWriter writer({{"table", &grouping}}, features);
+    const PlanWriter writer({{"table", grouped ? &grouping : nullptr, spans}}, features);
     words_.assign(writer.words(), -1);
     writer.Write(words_.data());
     EXPECT_TRUE(Plan::Parse(words_.data(), writer.words(), &plan_).ok());
@@ -90,6 +90,14 @@ TEST(Embed, GivesEveryPositionTheRowOfItsId) {
   for (const int dim : {1, 5, 8, 16, 32, 64, 100}) {
     Lookup lookup(dim, RandomIds(dim));
     for (const size_t f : {0, 1, 2}) EXPECT_EQ(lookup.Run(f, 1), lookup.Expected(f, 1)) << "dim " << dim;
+  }
+}
+
+TEST(Embed, NeedsNoGroups) {
+  for (const int dim : {5, 16}) {
+    Lookup lookup(dim, RandomIds(dim), false);
+    for (const size_t f : {0, 1, 2}) EXPECT_EQ(lookup.Run(f, 1), lookup.Expected(f, 1)) << "dim " << dim;
+    EXPECT_EQ(lookup.Run(2, 20), lookup.Expected(2, 20)) << "dim " << dim;
   }
 }
 

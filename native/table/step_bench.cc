@@ -185,7 +185,7 @@ void Run(const Workload& w) {
     std::vector<PlanWriter::Table> parts;
     std::vector<FeaturePlan> features;
     for (int t = 0; t < w.tables; ++t) {
-      parts.push_back({tables[t]->config().name, &groupings[t]});
+      parts.push_back({tables[t]->config().name, &groupings[t], {}});
       FeaturePlan feature;
       feature.table = t;
       feature.size = w.ids;

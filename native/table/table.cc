@@ -1,6 +1,7 @@
 #include "table/table.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <numeric>
@@ -77,8 +78,39 @@ bool Table::IsPadding(int64_t key) const {
 
 int64_t Table::Handle(int64_t key, int64_t row) const { return IsPadding(key) ? row | kFrozen : row; }
 
-int64_t Table::Seal(const Shard& shard, const int64_t* keys, const int64_t* hints, int64_t n) {
-  uint64_t sum = static_cast<uint64_t>(shard.epoch);
+// Shares the locks of the shards it is asked for, until it dies. Nobody holds the lock of one shard alone while waiting
+// for another's, so the order does not matter.
+class Table::SharedLocks {
+ public:
+  explicit SharedLocks(const Table& table) : table_(table) {}
+  SharedLocks(const SharedLocks&) = delete;
+  SharedLocks& operator=(const SharedLocks&) = delete;
+  ~SharedLocks() {
+    for (int s = 0; s < table_.shards(); ++s) {
+      if (held_[s]) table_.shards_[s].mutex.unlock_shared();
+    }
+  }
+  const Shard& operator()(uint64_t hash) {
+    const int s = table_.ShardOf(hash);
+    const Shard& shard = table_.shards_[s];
+    if (!held_[s]) {
+      shard.mutex.lock_shared();
+      held_[s] = true;
+      epoch_ += static_cast<uint64_t>(shard.epoch);
+    }
+    return shard;
+  }
+  // The sum of the shards' epochs; each of them only grows.
+  int64_t epoch() const { return static_cast<int64_t>(epoch_); }
+
+ private:
+  const Table& table_;
+  std::array<bool, 256> held_{};
+  uint64_t epoch_ = 0;
+};
+
+int64_t Table::Seal(int64_t epoch, const int64_t* keys, const int64_t* hints, int64_t n) {
+  uint64_t sum = static_cast<uint64_t>(epoch);
   for (int64_t i = 0; i < n; ++i) {
     sum += Mix64(static_cast<uint64_t>(hints[i]) ^ static_cast<uint64_t>(keys[i]) * 0x9e3779b97f4a7c15ULL);
   }
@@ -93,14 +125,14 @@ int64_t Table::Hint(int shard, const int64_t* keys, int64_t n, int64_t* hints) c
     if (i + kAhead < n) s.index.Prefetch(HashKey(keys[i + kAhead]));
     hints[i] = s.index.Find(HashKey(keys[i]), keys[i]);
   }
-  return Seal(s, keys, hints, n);
+  return Seal(s.epoch, keys, hints, n);
 }
 
 int64_t Table::Resolve(int shard, const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles,
                        int64_t seal) const {
   const Shard& s = shards_[shard];
   std::shared_lock<std::shared_mutex> lock(s.mutex);
-  const bool is_current = seal == Seal(s, keys, hints, n);
+  const bool is_current = seal == Seal(s.epoch, keys, hints, n);
   auto is_good = [&](int64_t i) { return is_current && hints[i] >= 0; };  // -1: there was no row, but may be one now
   int64_t missing = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -110,6 +142,34 @@ int64_t Table::Resolve(int shard, const int64_t* keys, const int64_t* hints, int
     handles[i] = row == KeyIndex::kNone ? kNoRow : Handle(keys[i], row);
   }
   return missing;
+}
+
+int64_t Table::HintAny(const int64_t* keys, int64_t n, int64_t* hints) const {
+  SharedLocks lock(*this);
+  for (int64_t i = 0; i < n + kAhead; ++i) {
+    if (i < n) {
+      const uint64_t hash = HashKey(keys[i]);
+      lock(hash).index.Prefetch(hash);
+    }
+    if (i < kAhead) continue;
+    const uint64_t hash = HashKey(keys[i - kAhead]);
+    hints[i - kAhead] = lock(hash).index.Find(hash, keys[i - kAhead]);
+  }
+  return Seal(lock.epoch(), keys, hints, n);
+}
+
+void Table::ResolveAny(const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles, int64_t seal) const {
+  SharedLocks lock(*this);
+  for (int64_t i = 0; i < n; ++i) lock(HashKey(keys[i]));
+  const bool is_current = seal == Seal(lock.epoch(), keys, hints, n);
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t row = is_current ? hints[i] : KeyIndex::kNone;
+    if (row == KeyIndex::kNone) {
+      const uint64_t hash = HashKey(keys[i]);
+      row = lock(hash).index.Find(hash, keys[i]);
+    }
+    handles[i] = row == KeyIndex::kNone ? kNoRow : Handle(keys[i], row);
+  }
 }
 
 Status Table::Claim(int64_t n) {

@@ -63,6 +63,10 @@ class Table {
   int64_t Resolve(int shard, const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles,
                   int64_t seal = 0) const;
 
+  // The same for keys of any shard, in any order and any number of times: for reading.
+  int64_t HintAny(const int64_t* keys, int64_t n, int64_t* hints) const;
+  void ResolveAny(const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles, int64_t seal = 0) const;
+
   // Sets apart room for `n` new rows, or says that the table is full. Each Claim must be followed by Inserts that use
   // it up or by Release.
   Status Claim(int64_t n);
@@ -151,7 +155,8 @@ class Table {
   };
 
   explicit Table(const TableConfig& config, int shard_bits);
-  static int64_t Seal(const Shard& shard, const int64_t* keys, const int64_t* hints, int64_t n);
+  class SharedLocks;
+  static int64_t Seal(int64_t epoch, const int64_t* keys, const int64_t* hints, int64_t n);
   int ShardOf(uint64_t hash) const { return static_cast<int>(mxrec::ShardOf(hash, shard_bits_)); }
   int64_t Handle(int64_t key, int64_t row) const;
   template <int kWrite>

@@ -161,7 +161,7 @@ class HasRowOp : public FeatureOp {
     Tensor* out = nullptr;
     OP_REQUIRES_OK(c, c->allocate_output(0, TensorShape(feature.shape), &out));
     bool* has_row = out->flat<bool>().data();
-    for (int64_t i = 0; i < feature.size; ++i) has_row[i] = handles(table.index[feature.first + i]) != kNoRow;
+    for (int64_t i = 0; i < feature.size; ++i) has_row[i] = handles(table.key_at(feature.first + i)) != kNoRow;
   }
 };
 
@@ -186,7 +186,7 @@ class TouchedOp : public OpKernel {
       const TablePlan& table = plan.tables()[table_];
       OP_REQUIRES_OK(c, CheckOneHandlePerKey(table, handles.size()));
       for (int64_t i = 0; i < feature->size; ++i) {
-        const int32_t key = table.index[feature->first + i];
+        const int64_t key = table.key_at(feature->first + i);
         touched(key) = handles(key);
       }
     }

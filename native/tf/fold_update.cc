@@ -72,6 +72,7 @@ class FoldUpdateOp : public OpKernel {
       OP_REQUIRES_OK(c, ToTensorFlow(plan.CheckTable(table_in_plan_[t], tables_[t], tables[t]->shards())));
       OP_REQUIRES_OK(c, CheckRule(*rule_, *tables[t], hyper.size()));
       const TablePlan& part = plan.tables()[table_in_plan_[t]];
+      OP_REQUIRES(c, part.is_grouped(), absl::InvalidArgumentError("a batch that trains must be grouped"));
       const auto these = handles[t].flat<int64_t>();
       OP_REQUIRES(c, these.size() == part.keys_size,
                   absl::InvalidArgumentError("table '" + tables_[t] + "': one address per key is needed: " +

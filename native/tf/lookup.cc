@@ -38,6 +38,7 @@ REGISTER_OP("MxrecLookup")
     .Attr("table_of_feature: list(int) >= 1")  // number among `tables`
     .Attr("feature_in_plan: list(int) >= 1")
     .Attr("views: list(int) >= 1")
+    .Attr("grouped: bool")  // whether the plan's tables are; if not, there is a handle per position
     .SetIsStateful()
     .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
       std::vector<int64_t> dims;
@@ -67,6 +68,10 @@ class LookupOp : public OpKernel {
     OP_REQUIRES_OK(c, c->GetAttr("table_of_feature", &table_of_feature_));
     OP_REQUIRES_OK(c, c->GetAttr("feature_in_plan", &feature_in_plan_));
     OP_REQUIRES_OK(c, c->GetAttr("views", &views_));
+    OP_REQUIRES_OK(c, c->GetAttr("grouped", &grouped_));
+    for (const int64_t mode : modes_) {
+      OP_REQUIRES(c, grouped_ || mode != kInsert, absl::InvalidArgumentError("a batch that trains must be grouped"));
+    }
     const size_t count = tables_.size();
     OP_REQUIRES(
         c,
@@ -101,6 +106,11 @@ class LookupOp : public OpKernel {
                                                 std::to_string(dims_[t]) + ": rebuild the graph"));
       OP_REQUIRES_OK(c, ToTensorFlow(plan.CheckTable(table_in_plan_[t], tables_[t], tables[t]->shards())));
       const TablePlan& part = plan.tables()[table_in_plan_[t]];
+      OP_REQUIRES(c, part.is_grouped() == grouped_,
+                  absl::InvalidArgumentError("table '" + tables_[t] + "': the batch was prepared for " +
+                                             (grouped_ ? "evaluation" : "training") + ", the lookup is for " +
+                                             (grouped_ ? "training" : "evaluation") +
+                                             "; pass the batch that the lookup was built with"));
       OP_REQUIRES_OK(c, c->allocate_output(count + t, {part.keys_size}, &out));
       handles[t] = out->flat<int64_t>().data();
       commits.push_back({tables[t].get(), part, handles[t], modes_[t] == kInsert});
@@ -153,6 +163,7 @@ class LookupOp : public OpKernel {
   std::vector<int64_t> table_of_feature_;
   std::vector<int64_t> feature_in_plan_;
   std::vector<int64_t> views_;
+  bool grouped_ = true;
 };
 
 REGISTER_KERNEL_BUILDER(Name("MxrecLookup").Device(tensorflow::DEVICE_CPU), LookupOp);

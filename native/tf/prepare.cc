@@ -1,7 +1,8 @@
-// MxrecPrepare: ids -> plan. Runs inside the input pipeline, ahead of the step, or in the step itself.
+// MxrecPrepare: ids -> plan. Runs inside the input pipeline, ahead of the step, or in the step itself. MxrecGroup: the
+// plan of a batch that was prepared to be read only -> one that can be trained on.
 //
-// Not stateful, on purpose: the only thing it reads from a table is the hints, and these may be out of date. So
-// TensorFlow may run it in parallel, ahead, or twice, and a training run gives the same bits.
+// Not stateful, on purpose: the only thing they read from a table is the hints, and these may be out of date. So
+// TensorFlow may run them in parallel, ahead, or twice, and a training run gives the same bits.
 #include <memory>
 #include <mutex>
 
@@ -18,49 +19,43 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
+absl::Status PlanShape(tensorflow::shape_inference::InferenceContext* c) {
+  c->set_output(0, c->Vector(c->UnknownDim()));
+  return absl::OkStatus();
+}
+
 REGISTER_OP("MxrecPrepare")
     .Input("ids: F * int64")
     .Output("plan: int64")
     .Attr("F: int >= 1")
     .Attr("tables: list(string) >= 1")
     .Attr("table_of_feature: list(int) >= 1")
-    .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
-      c->set_output(0, c->Vector(c->UnknownDim()));
-      return absl::OkStatus();
-    });
+    .Attr("grouped: bool")
+    .SetShapeFn(PlanShape);
 
-class PrepareOp : public OpKernel {
+REGISTER_OP("MxrecGroup")
+    .Input("plan: int64")
+    .Output("grouped: int64")
+    .Attr("tables: list(string) >= 1")
+    .SetShapeFn(PlanShape);
+
+// What both kernels share: from ids to the plan that they give out.
+class PlanOp : public OpKernel {
  public:
-  explicit PrepareOp(OpKernelConstruction* c) : OpKernel(c) {
-    OP_REQUIRES_OK(c, c->GetAttr("tables", &tables_));
-    OP_REQUIRES_OK(c, c->GetAttr("table_of_feature", &table_of_feature_));
-    for (const int64_t t : table_of_feature_) {
-      OP_REQUIRES(c, t >= 0 && t < static_cast<int64_t>(tables_.size()),
-                  absl::InvalidArgumentError("table_of_feature is out of range"));
-    }
-  }
+  explicit PlanOp(OpKernelConstruction* c) : OpKernel(c) { OP_REQUIRES_OK(c, c->GetAttr("tables", &tables_)); }
 
-  void Compute(OpKernelContext* c) override {
-    OP_REQUIRES(c, c->num_inputs() == static_cast<int>(table_of_feature_.size()),
-                absl::InvalidArgumentError("one table_of_feature per ids tensor is needed"));
+ protected:
+  using Ids = std::vector<std::vector<IdSpan>>;  // of each table
+  const std::vector<std::string>& tables() const { return tables_; }
+
+  // REQUIRES: the ids of a table come in the order of its features.
+  void MakePlan(OpKernelContext* c, std::vector<FeaturePlan> features, const Ids& ids, bool grouped) {
     std::vector<std::shared_ptr<Table>> tables(tables_.size());
-    for (size_t t = 0; t < tables_.size(); ++t) OP_REQUIRES_OK(c, FindTable(tables_[t], &tables[t]));
-
-    std::vector<FeaturePlan> features;
-    std::vector<std::vector<IdSpan>> ids(tables_.size());
     std::vector<int64_t> sizes(tables_.size(), 0);
-    for (int f = 0; f < c->num_inputs(); ++f) {
-      const Tensor& input = c->input(f);
-      FeaturePlan feature;
-      feature.table = table_of_feature_[f];
-      feature.size = input.NumElements();
-      for (int d = 0; d < input.dims(); ++d) feature.shape.push_back(input.dim_size(d));
-      ids[feature.table].push_back({input.flat<int64_t>().data(), feature.size});
-      sizes[feature.table] += feature.size;
-      features.push_back(std::move(feature));
-    }
     int64_t total = 0;
     for (size_t t = 0; t < tables_.size(); ++t) {
+      OP_REQUIRES_OK(c, FindTable(tables_[t], &tables[t]));
+      for (const IdSpan& span : ids[t]) sizes[t] += span.size;
       OP_REQUIRES(c, sizes[t] < INT32_MAX,
                   absl::InvalidArgumentError("table '" + tables_[t] + "': a batch may hold fewer than 2^31 ids, got " +
                                              std::to_string(sizes[t])));
@@ -68,40 +63,38 @@ class PrepareOp : public OpKernel {
     }
 
     const PoolFor pool(c);
-    const int64_t count = static_cast<int64_t>(tables_.size());
     std::unique_ptr<Groupings> scratch = TakeScratch();
     Groupings& groupings = *scratch;
-    // A small table is the work of one thread; a large one is shared out among all of them. Never one inside the other:
-    // a pool's threads must not wait for the pool.
-    constexpr int64_t kLarge = 16384;
-    const int64_t cost = 1 + total * 20 / count;  // nanoseconds per table
-    pool.Run(count, cost, [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; ++t) {
-        if (sizes[t] <= kLarge) groupings[t].Build(ids[t], tables[t]->shard_bits());
-      }
-    });
-    for (int64_t t = 0; t < count; ++t) {
-      if (sizes[t] > kLarge) groupings[t].Build(ids[t], tables[t]->shard_bits(), pool);
-    }
+    if (grouped) Group(tables, ids, sizes, total, pool, &groupings);
 
     std::vector<PlanWriter::Table> parts;
-    for (size_t t = 0; t < tables_.size(); ++t) parts.push_back({tables_[t], &groupings[t]});
-    const PlanWriter writer(std::move(parts), std::move(features));
-    Tensor* plan = nullptr;
-    OP_REQUIRES_OK(c, c->allocate_output(0, {writer.words()}, &plan));
-    int64_t* words = plan->flat<int64_t>().data();
-    writer.Write(words);
-    std::vector<int64_t> shards;
-    int64_t units = 0;
-    for (const auto& table : tables) {
-      shards.push_back(table->shards());
-      units += table->shards();
+    for (size_t t = 0; t < tables_.size(); ++t) {
+      if (grouped) {
+        parts.push_back({tables_[t], &groupings[t], {}});
+      } else {
+        parts.push_back({tables_[t], nullptr, ids[t]});
+      }
     }
-    RunLists(pool, shards, 1 + total * 10 / units, [&](size_t t, int64_t shard) {
-      const Grouping& g = groupings[t];
-      const int32_t from = g.shard_starts()[shard], n = g.shard_starts()[shard + 1] - from;
-      writer.seals(words, t)[shard] =
-          tables[t]->Hint(static_cast<int>(shard), g.keys().data() + from, n, writer.hints(words, t) + from);
+    const PlanWriter writer(std::move(parts), std::move(features));
+    Tensor* out = nullptr;
+    OP_REQUIRES_OK(c, c->allocate_output(0, {writer.words()}, &out));
+    int64_t* words = out->flat<int64_t>().data();
+    writer.Write(words);
+    Plan plan;
+    OP_REQUIRES_OK(c, ParsePlan(*out, &plan));
+    std::vector<int64_t> units;
+    int64_t all_units = 1;
+    for (const TablePlan& part : plan.tables()) {
+      units.push_back(part.units());
+      all_units += part.units();
+    }
+    RunLists(pool, units, 1 + total * 10 / all_units, [&](size_t t, int64_t unit) {
+      const TablePlan& part = plan.tables()[t];
+      const int64_t from = part.unit_begin(unit), n = part.unit_end(unit) - from;
+      int64_t* hints = writer.hints(words, t) + from;
+      writer.seals(words, t)[unit] = grouped
+                                         ? tables[t]->Hint(static_cast<int>(unit), part.keys + from, n, hints)
+                                         : tables[t]->HintAny(part.keys + from, n, hints);
     });
     std::lock_guard<std::mutex> lock(mutex_);
     scratch_.push_back(std::move(scratch));
@@ -109,6 +102,23 @@ class PrepareOp : public OpKernel {
 
  private:
   using Groupings = std::vector<Grouping>;
+
+  void Group(const std::vector<std::shared_ptr<Table>>& tables, const Ids& ids, const std::vector<int64_t>& sizes,
+             int64_t total, const PoolFor& pool, Groupings* groupings) const {
+    // A small table is the work of one thread; a large one is shared out among all of them. Never one inside the other:
+    // a pool's threads must not wait for the pool.
+    constexpr int64_t kLarge = 16384;
+    const int64_t count = static_cast<int64_t>(tables.size());
+    const int64_t cost = 1 + total * 20 / count;  // nanoseconds per table
+    pool.Run(count, cost, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        if (sizes[t] <= kLarge) (*groupings)[t].Build(ids[t], tables[t]->shard_bits());
+      }
+    });
+    for (int64_t t = 0; t < count; ++t) {
+      if (sizes[t] > kLarge) (*groupings)[t].Build(ids[t], tables[t]->shard_bits(), pool);
+    }
+  }
 
   // Groupings of an earlier batch, whose memory serves again; several batches may be under way at once.
   std::unique_ptr<Groupings> TakeScratch() {
@@ -120,12 +130,65 @@ class PrepareOp : public OpKernel {
   }
 
   std::vector<std::string> tables_;
-  std::vector<int64_t> table_of_feature_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Groupings>> scratch_;
 };
 
+class PrepareOp : public PlanOp {
+ public:
+  explicit PrepareOp(OpKernelConstruction* c) : PlanOp(c) {
+    OP_REQUIRES_OK(c, c->GetAttr("table_of_feature", &table_of_feature_));
+    OP_REQUIRES_OK(c, c->GetAttr("grouped", &grouped_));
+    for (const int64_t t : table_of_feature_) {
+      OP_REQUIRES(c, t >= 0 && t < static_cast<int64_t>(tables().size()),
+                  absl::InvalidArgumentError("table_of_feature is out of range"));
+    }
+  }
+
+  void Compute(OpKernelContext* c) override {
+    OP_REQUIRES(c, c->num_inputs() == static_cast<int>(table_of_feature_.size()),
+                absl::InvalidArgumentError("one table_of_feature per ids tensor is needed"));
+    std::vector<FeaturePlan> features;
+    Ids ids(tables().size());
+    for (int f = 0; f < c->num_inputs(); ++f) {
+      const Tensor& input = c->input(f);
+      FeaturePlan feature;
+      feature.table = table_of_feature_[f];
+      feature.size = input.NumElements();
+      for (int d = 0; d < input.dims(); ++d) feature.shape.push_back(input.dim_size(d));
+      ids[feature.table].push_back({input.flat<int64_t>().data(), feature.size});
+      features.push_back(std::move(feature));
+    }
+    MakePlan(c, std::move(features), ids, grouped_);
+  }
+
+ private:
+  std::vector<int64_t> table_of_feature_;
+  bool grouped_ = true;
+};
+
+class GroupOp : public PlanOp {
+ public:
+  using PlanOp::PlanOp;
+
+  void Compute(OpKernelContext* c) override {
+    Plan plan;
+    OP_REQUIRES_OK(c, ParsePlan(c->input(0), &plan));
+    OP_REQUIRES(c, plan.tables().size() == tables().size(),
+                absl::InvalidArgumentError("the plan must hold as many tables as the op names"));
+    Ids ids(tables().size());
+    for (size_t t = 0; t < tables().size(); ++t) {
+      const TablePlan& part = plan.tables()[t];
+      OP_REQUIRES_OK(c, ToTensorFlow(plan.CheckTable(static_cast<int64_t>(t), tables()[t], part.shards)));
+      OP_REQUIRES(c, !part.is_grouped(), absl::InvalidArgumentError("the plan is grouped already"));
+      ids[t].push_back({part.keys, part.keys_size});
+    }
+    MakePlan(c, plan.features(), ids, true);
+  }
+};
+
 REGISTER_KERNEL_BUILDER(Name("MxrecPrepare").Device(tensorflow::DEVICE_CPU), PrepareOp);
+REGISTER_KERNEL_BUILDER(Name("MxrecGroup").Device(tensorflow::DEVICE_CPU), GroupOp);
 
 }  // namespace
 }  // namespace mxrec

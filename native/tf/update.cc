@@ -63,6 +63,7 @@ class UpdateOp : public OpKernel {
     const int64_t rows = grouping.keys_size();
     std::vector<float> sums(rows * dim);
     TablePlan groups;
+    groups.shards = 1;
     groups.positions_size = n;
     groups.keys_size = rows;
     groups.offsets = grouping.offsets().data();

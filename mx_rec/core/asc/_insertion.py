@@ -36,7 +36,7 @@ class Insertion:
     @property
     def layout(self) -> Layout:
         table_of_feature = {feature.feature: feature.table for feature in self.features.values()}
-        return Layout(self.tables, tuple(table_of_feature[f] for f in range(len(table_of_feature))))
+        return Layout(self.tables, tuple(table_of_feature[f] for f in range(len(table_of_feature))), self.is_training)
 
     def find(self, spec):
         """The place of `spec`, or None."""

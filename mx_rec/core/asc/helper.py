@@ -86,6 +86,7 @@ def _prepare(args, specs, is_training, dump_graph):
         ids=ids,
         tables=tables,
         table_of_feature=[features[id(spec)].table for spec in present],
+        grouped=is_training,
         name=insertion.op_name,
     )
     for spec in present:
