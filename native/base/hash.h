@@ -1,6 +1,6 @@
-// The hash of a key. One function serves the shard choice (top bits), the probe step (bits 48 to 55), the chunk (low bits) and
-// the per-key random numbers, so it must mix every input bit into every output bit: users' ids are often sequential,
-// multiples of a power of two, or packed fields.
+// The hash of a key. One function serves the shard choice (top bits), the probe step (bits 48 to 55), the chunk (low
+// bits) and the per-key random numbers, so it must mix every input bit into every output bit: users' ids are often
+// sequential, multiples of a power of two, or packed fields.
 #pragma once
 
 #include <cstdint>

@@ -58,8 +58,7 @@ Status Plan::Parse(const int64_t* words, int64_t size, Plan* plan) {
         (!table.is_grouped() && table.keys_size != table.positions_size)) {
       return Broken("table sizes");
     }
-    if (w[5] != SectionWords(table) || w[4] < 0 || w[4] > size ||
-        w[5] > size - w[4]) {
+    if (w[5] != SectionWords(table) || w[4] < 0 || w[4] > size || w[5] > size - w[4]) {
       return Broken("table sections");
     }
     const int64_t* section = words + w[4];

@@ -6,7 +6,8 @@
 //   T × 6 words        name hash | shards | positions N | keys U | first word of its sections | words of its sections
 //   F × 5 words        table | first position | positions | rank | first word of its shape
 //   shapes             rank words per feature
-//   per table          keys [U] | hints [U] | seals [units], and if it is grouped, as int32, each padded to whole words:
+//   per table          keys [U] | hints [U] | seals [units], and if it is grouped, as int32, each padded to whole
+//   words:
 //                      shard_starts [shards + 1] | offsets [U + 1] | index [N] | positions [N]
 //
 // A table is grouped if the batch may train it: its keys are distinct and each shard's are one unit. Evaluation only

@@ -212,8 +212,8 @@ TEST_F(Checkpoint, LaysFilesOutAsTheOriginalDoes) {
 TEST_F(Checkpoint, SaveThenLoadIsTheIdentity) {
   for (const auto& slots : {std::vector<SlotSpec>{}, kTwoSlots}) {
     auto table = MakeTable(5, slots);
-    for (int64_t key : {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::min(),
-                        std::numeric_limits<int64_t>::max()}) {
+    for (int64_t key :
+         {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}) {
       Put(table.get(), key, static_cast<float>(key % 1000));
     }
     for (int64_t key = 1; key < 50000; ++key) Put(table.get(), key * 1024, static_cast<float>(key));

@@ -11,8 +11,9 @@
 // take rows in runs of kRun, so a shard allocates without talking to the others and small tables stay small. Freed rows
 // are reused by the shard that owned them. Rows that a shard takes fresh have ascending numbers.
 //
-// Thread rule: Allocate and Free of one shard need that shard's lock (table.h). row() may be called from anywhere on any
-// row the store Contains(); reading a row while it is updated is the caller's business, as with a TensorFlow variable.
+// Thread rule: Allocate and Free of one shard need that shard's lock (table.h). row() may be called from anywhere on
+// any row the store Contains(); reading a row while it is updated is the caller's business, as with a TensorFlow
+// variable.
 #pragma once
 
 #include <atomic>

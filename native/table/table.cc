@@ -15,6 +15,7 @@ namespace {
 // How far ahead of its use a row, key or chunk is requested from memory. 16 covers a DRAM access (~90 ns) at the ~6 ns
 // each item takes once its data is in the cache.
 constexpr int64_t kAhead = 16;
+static_assert(kNoRow == KeyIndex::kNone, "what is not found has no row");
 
 // Shards: enough that a rehash stays short (64Ki keys each when a limit is known) and threads find work, few enough
 // that a batch of a few thousand ids still brings each shard a run of them.
@@ -117,14 +118,45 @@ int64_t Table::Seal(int64_t epoch, const int64_t* keys, const int64_t* hints, in
   return static_cast<int64_t>(sum);
 }
 
+namespace {
+
+// out[i] = the row of keys[i], or kNone, in the index that index_of(hash) gives. The places to search are requested
+// from memory in blocks, while those requested before are searched: requests that miss the TLB overlap only if they
+// stand close together.
+template <typename IndexOf>
+void FindAll(const int64_t* keys, int64_t n, IndexOf index_of, int64_t* out) {
+  constexpr int64_t kBlock = 16;
+  struct Search {
+    uint64_t hash;
+    const KeyIndex* index;
+  };
+  Search searches[2][kBlock];
+  auto request = [&](int64_t begin, Search* block) {
+    const int64_t size = std::min(kBlock, n - begin);
+    for (int64_t i = 0; i < size; ++i) {
+      const uint64_t hash = HashKey(keys[begin + i]);
+      block[i] = {hash, &index_of(hash)};
+    }
+    for (int64_t i = 0; i < size; ++i) block[i].index->Prefetch(block[i].hash);
+  };
+  if (n > 0) request(0, searches[0]);
+  int now = 0;
+  for (int64_t begin = 0; begin < n; begin += kBlock, now = 1 - now) {
+    if (begin + kBlock < n) request(begin + kBlock, searches[1 - now]);
+    const int64_t size = std::min(kBlock, n - begin);
+    for (int64_t i = 0; i < size; ++i) {
+      const Search& search = searches[now][i];
+      out[begin + i] = search.index->Find(search.hash, keys[begin + i]);
+    }
+  }
+}
+
+}  // namespace
+
 int64_t Table::Hint(int shard, const int64_t* keys, int64_t n, int64_t* hints) const {
   const Shard& s = shards_[shard];
   std::shared_lock<std::shared_mutex> lock(s.mutex);
-  for (int64_t i = 0; i < std::min<int64_t>(n, kAhead); ++i) s.index.Prefetch(HashKey(keys[i]));
-  for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) s.index.Prefetch(HashKey(keys[i + kAhead]));
-    hints[i] = s.index.Find(HashKey(keys[i]), keys[i]);
-  }
+  FindAll(keys, n, [&](uint64_t) -> const KeyIndex& { return s.index; }, hints);
   return Seal(s.epoch, keys, hints, n);
 }
 
@@ -133,28 +165,34 @@ int64_t Table::Resolve(int shard, const int64_t* keys, const int64_t* hints, int
   const Shard& s = shards_[shard];
   std::shared_lock<std::shared_mutex> lock(s.mutex);
   const bool is_current = seal == Seal(s.epoch, keys, hints, n);
-  auto is_good = [&](int64_t i) { return is_current && hints[i] >= 0; };  // -1: there was no row, but may be one now
+  return Complete(keys, is_current ? hints : nullptr, n, handles, [&](uint64_t) -> const KeyIndex& { return s.index; });
+}
+
+// Resolve, with hints that are good or none at all.
+template <typename IndexOf>
+int64_t Table::Complete(const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles,
+                        IndexOf index_of) const {
+  if (hints == nullptr) {
+    FindAll(keys, n, index_of, handles);
+  } else {
+    std::copy_n(hints, n, handles);
+  }
+  const bool is_padded = !config_.padding_keys.empty();
   int64_t missing = 0;
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n && !is_good(i + kAhead)) s.index.Prefetch(HashKey(keys[i + kAhead]));
-    const int64_t row = is_good(i) ? hints[i] : s.index.Find(HashKey(keys[i]), keys[i]);
-    missing += row == KeyIndex::kNone;
-    handles[i] = row == KeyIndex::kNone ? kNoRow : Handle(keys[i], row);
+    if (handles[i] == KeyIndex::kNone && hints != nullptr) {  // there was no row, but there may be one now
+      const uint64_t hash = HashKey(keys[i]);
+      handles[i] = index_of(hash).Find(hash, keys[i]);
+    }
+    missing += handles[i] == kNoRow;
+    if (is_padded && handles[i] != kNoRow) handles[i] = Handle(keys[i], handles[i]);
   }
   return missing;
 }
 
 int64_t Table::HintAny(const int64_t* keys, int64_t n, int64_t* hints) const {
   SharedLocks lock(*this);
-  for (int64_t i = 0; i < n + kAhead; ++i) {
-    if (i < n) {
-      const uint64_t hash = HashKey(keys[i]);
-      lock(hash).index.Prefetch(hash);
-    }
-    if (i < kAhead) continue;
-    const uint64_t hash = HashKey(keys[i - kAhead]);
-    hints[i - kAhead] = lock(hash).index.Find(hash, keys[i - kAhead]);
-  }
+  FindAll(keys, n, [&](uint64_t hash) -> const KeyIndex& { return lock(hash).index; }, hints);
   return Seal(lock.epoch(), keys, hints, n);
 }
 
@@ -162,14 +200,8 @@ void Table::ResolveAny(const int64_t* keys, const int64_t* hints, int64_t n, int
   SharedLocks lock(*this);
   for (int64_t i = 0; i < n; ++i) lock(HashKey(keys[i]));
   const bool is_current = seal == Seal(lock.epoch(), keys, hints, n);
-  for (int64_t i = 0; i < n; ++i) {
-    int64_t row = is_current ? hints[i] : KeyIndex::kNone;
-    if (row == KeyIndex::kNone) {
-      const uint64_t hash = HashKey(keys[i]);
-      row = lock(hash).index.Find(hash, keys[i]);
-    }
-    handles[i] = row == KeyIndex::kNone ? kNoRow : Handle(keys[i], row);
-  }
+  Complete(keys, is_current ? hints : nullptr, n, handles,
+           [&](uint64_t hash) -> const KeyIndex& { return lock(hash).index; });
 }
 
 Status Table::Claim(int64_t n) {

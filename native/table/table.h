@@ -159,6 +159,8 @@ class Table {
   static int64_t Seal(int64_t epoch, const int64_t* keys, const int64_t* hints, int64_t n);
   int ShardOf(uint64_t hash) const { return static_cast<int>(mxrec::ShardOf(hash, shard_bits_)); }
   int64_t Handle(int64_t key, int64_t row) const;
+  template <typename IndexOf>
+  int64_t Complete(const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles, IndexOf index_of) const;
   template <int kWrite>
   void Prefetch(const int64_t* handles, int64_t n, int64_t floats) const {
     // The first line of each row starts the search for its page; the others find it found.

@@ -92,9 +92,8 @@ class PlanOp : public OpKernel {
       const TablePlan& part = plan.tables()[t];
       const int64_t from = part.unit_begin(unit), n = part.unit_end(unit) - from;
       int64_t* hints = writer.hints(words, t) + from;
-      writer.seals(words, t)[unit] = grouped
-                                         ? tables[t]->Hint(static_cast<int>(unit), part.keys + from, n, hints)
-                                         : tables[t]->HintAny(part.keys + from, n, hints);
+      writer.seals(words, t)[unit] = grouped ? tables[t]->Hint(static_cast<int>(unit), part.keys + from, n, hints)
+                                             : tables[t]->HintAny(part.keys + from, n, hints);
     });
     std::lock_guard<std::mutex> lock(mutex_);
     scratch_.push_back(std::move(scratch));
