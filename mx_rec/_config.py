@@ -58,7 +58,6 @@ class Config:
 @dataclasses.dataclass
 class _Process:
     config: Optional[Config] = None
-    pipeline_started: bool = False
     hashtable_collection: str = "ASCEND_GLOBAL_HASHTABLE_COLLECTION"
     if_load: bool = False
 

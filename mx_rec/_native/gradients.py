@@ -10,6 +10,7 @@ def register() -> None:
 
     tf.RegisterGradient("MxrecLookup")(_lookup)
     tf.RegisterGradient("MxrecEmbeddings")(_embeddings)
+    tf.RegisterGradient("MxrecJoined")(_joined)
     for op in ("Prepare", "Group", "Fold", "HasRow", "Touched", "Update", "FoldUpdate"):
         tf.no_gradient(f"Mxrec{op}")
 
@@ -37,6 +38,20 @@ def folds_of(gradient):
     op = gradient.op
     folds = [op] if op.type == "MxrecFold" else [source.op for source in op.inputs] if op.type == "AddN" else []
     return folds if all(fold.type == "MxrecFold" for fold in folds) else []
+
+
+def parts_of(handles, gradient):
+    """[(handles, gradient)] of the lookups that a table's gradient was put together from, one after another."""
+    if handles.op.type != "ConcatV2" or gradient.op.type != "ConcatV2":
+        return [(handles, gradient)]
+    if len(handles.op.inputs) != len(gradient.op.inputs):
+        return [(handles, gradient)]
+    return list(zip(handles.op.inputs, gradient.op.inputs))[:-1]  # the last input is the axis
+
+
+def origin_of(handles):
+    """The handles of the lookup that `handles` are some of."""
+    return handles.op.inputs[0] if handles.op.type == "MxrecTouched" else handles
 
 
 def reached(handles, gradient):
@@ -84,3 +99,22 @@ def _embeddings(op, gradient):
         name="fold",
     )
     return [None, rows, None]
+
+
+def _joined(op, gradient):
+    import tensorflow as tf
+
+    from mx_rec._native import library
+
+    plan, rows = op.inputs[-1], list(op.inputs)[1:-1]
+    dims = [tensor.shape[1] for tensor in rows]
+    parts = tf.split(tf.convert_to_tensor(gradient), dims, axis=-1)
+    folds = [
+        library.ops().mxrec_fold(
+            gradient=part, plan=plan, table=table, feature=feature, pooled=bool(pooled), dim=dim, name="fold"
+        )
+        for part, table, feature, pooled, dim in zip(
+            parts, op.get_attr("tables"), op.get_attr("features"), op.get_attr("pooled"), dims
+        )
+    ]
+    return [None, *folds, None]

@@ -12,10 +12,11 @@ import sys
 from mx_rec._native import library
 from mx_rec.constants import constants
 from mx_rec.core import _graph
+from mx_rec.core._attributes import set_entry
 
 # Modes of a table and views of a feature (native/tf/lookup.cc).
 _SKIP, _READ, _INSERT = 0, 1, 2
-_HIDDEN, _EACH, _POOLED = 0, 1, 2
+HIDDEN, EACH, POOLED = 0, 1, 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,18 +46,32 @@ class Commit:
         return self.op.outputs[self._tables + self.number]
 
     @property
+    def gives_rows(self) -> bool:
+        """Whether a script takes the rows from their collection."""
+        return bool(self.op.get_attr("with_rows")[self.number])
+
+    def give_rows(self) -> None:
+        set_entry(self.op, "with_rows", self.number, 1)
+
+    @property
     def _tables(self):
         return len(self.op.get_attr("dims"))
 
     def serves(self, feature, is_pooled) -> bool:
         """Whether the op gives this view of the feature, or can still be asked to."""
-        return self.op.get_attr("views")[self.features[feature]] in (_HIDDEN, _POOLED if is_pooled else _EACH)
+        return self.op.get_attr("views")[self.features[feature]] in (HIDDEN, POOLED if is_pooled else EACH)
 
     def embeddings(self, feature, is_pooled, is_train):
         """The op's output for a feature of the plan; asks the op for it."""
-        _set(self.op, "modes", self.number, _INSERT if is_train else _READ)
-        _set(self.op, "views", self.features[feature], _POOLED if is_pooled else _EACH)
+        set_entry(self.op, "modes", self.number, _INSERT if is_train else _READ)
+        set_entry(self.op, "views", self.features[feature], POOLED if is_pooled else EACH)
         return self.op.outputs[2 * self._tables + self.features[feature]]
+
+
+def of_plan(plan) -> Commit:
+    """The commit of a plan of one table and one feature."""
+    (op,) = (op for op in plan.consumers() if op.type == "MxrecLookup")
+    return Commit(op, 0, {0: 0})
 
 
 def commit(plan, layout, table, feature, is_pooled, is_train) -> Commit:
@@ -71,10 +86,10 @@ def commit(plan, layout, table, feature, is_pooled, is_train) -> Commit:
         shared = state.commits.setdefault((_graph.key(plan), is_train, is_pooled), {})
         found = shared.get(table.table_name)
         if found is None:
-            found = shared.setdefault(table.table_name, _build(plan, layout, [table.table_name])[table.table_name])
+            found = shared.setdefault(table.table_name, build(plan, layout, [table.table_name])[table.table_name])
     if found is None:
         names = [name for name in layout.tables if name in state.tables and name not in shared]
-        made = _build(plan, layout, names if is_shared else [table.table_name], is_shared)
+        made = build(plan, layout, names if is_shared else [table.table_name], is_shared)
         found = made[table.table_name]
         if is_shared:
             shared.update(made)
@@ -83,8 +98,8 @@ def commit(plan, layout, table, feature, is_pooled, is_train) -> Commit:
     return found
 
 
-def _build(plan, layout, names, is_shared=True):
-    """Commits of the named tables, by name."""
+def build(plan, layout, names, is_shared=True):
+    """Commits of the tables of that name, by name."""
     import tensorflow as tf
 
     state = _graph.state()
@@ -107,7 +122,9 @@ def _build(plan, layout, names, is_shared=True):
             with_rows=[0] * len(names),
             table_of_feature=[t for _, t in features],
             feature_in_plan=[number for number, _ in features],
-            views=[_HIDDEN] * len(features),
+            views=[HIDDEN] * len(features),
+            leaders=list(range(len(features))),
+            columns=[0] * len(features),
             grouped=layout.is_grouped,
             F=len(features),
             name="commit",
@@ -121,17 +138,6 @@ def _build(plan, layout, names, is_shared=True):
     }
 
 
-def _set(op, attribute, number, value):
-    """Changes one entry of an attribute that is a list of ints."""
-    import tensorflow as tf
-
-    values = list(op.get_attr(attribute))
-    if values[number] != value:
-        values[number] = value
-        proto = tf.compat.v1.AttrValue
-        op._set_attr(attribute, proto(list=proto.ListValue(i=values)))
-
-
 class _RowsCollection(list):
     """The collection of rows that by-address scripts read.
 
@@ -143,7 +149,7 @@ class _RowsCollection(list):
     def __iter__(self):
         if not _is_called_by_tensorflow():
             for rows in super().__iter__():
-                _set(rows.op, "with_rows", rows.value_index, 1)
+                set_entry(rows.op, "with_rows", rows.value_index, 1)
         return super().__iter__()
 
     def __getitem__(self, index):

@@ -1,6 +1,21 @@
 """What mx_rec knows about each TensorFlow graph: its tables and the lookups built so far."""
 
 import dataclasses
+from typing import Optional
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorLookup:
+    """A lookup of a tensor of ids, prepared in the step."""
+
+    name: str
+    table: object
+    ids: object  # int64, as they are prepared
+    plan: object
+    is_train: bool
+    is_pooled: bool
+    modify_graph: bool  # whether the script asked for it
+    batch: object  # the structure of tensors that the script gave, or None
 
 
 @dataclasses.dataclass
@@ -19,7 +34,16 @@ class GraphState:
     # optimizer -> its variables in this graph
     optimizer_variables: dict[object, tuple] = dataclasses.field(default_factory=dict)
     lookup_names: dict[str, int] = dataclasses.field(default_factory=dict)
-    wants_modification: bool = False
+    tensor_lookups: list[TensorLookup] = dataclasses.field(default_factory=list)
+    # what graph modification put in place of the script's iterators; None: it has not run
+    replacements: Optional[list[object]] = None
+    # names of iterator initializers -> the op that runs them all
+    initializers: dict[tuple, object] = dataclasses.field(default_factory=dict)
+    is_started: bool = False
+
+    @property
+    def wants_modification(self) -> bool:
+        return any(lookup.modify_graph for lookup in self.tensor_lookups)
 
 
 # Counts terminations: a state of an earlier count belongs to tables that are gone.

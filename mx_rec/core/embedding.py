@@ -189,8 +189,7 @@ def sparse_lookup(
         else:
             _check_ids(hashtable, ids)
             hashtable.count_lookup(("tensor", ids.name), is_train)
-            _graph.state().wants_modification |= modify_graph
-            embeddings, has_row = _lookup.from_tensor(hashtable, ids, is_train, pooled)
+            embeddings, has_row = _lookup.from_tensor(hashtable, ids, is_train, pooled, modify_graph, batch)
         if serving_default_value is not None:
             default = tf.cast(serving_default_value, tf.float32)
             embeddings = tf.where(tf.expand_dims(has_row(), -1), embeddings, default)

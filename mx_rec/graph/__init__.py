@@ -7,5 +7,6 @@ __getattr__, __dir__ = attach(
     {
         "modify_graph_and_start_emb_cache": "mx_rec.graph.modifier",
         "GraphModifierHook": "mx_rec.graph.modifier",
+        "last_report": "mx_rec.graph._report",
     },
 )

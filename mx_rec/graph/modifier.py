@@ -1,30 +1,261 @@
-"""Graph modification. In this version: the hook that FeatureSpec mode uses, and errors that say what to do instead."""
+"""Automatic graph modification: a script that looks up plain tensors gets its batches prepared ahead of the step.
+
+The ops that compute the ids of a lookup move, with the preparation, from the step into the dataset that the ids come
+from. Everything that reads the batch reads it from the new dataset; no value changes.
+"""
+
+import dataclasses
+import os
 
 import tensorflow as tf
 
-from mx_rec import _check
+from mx_rec import _check, _config
+from mx_rec._native import library
+from mx_rec.core import _graph
 from mx_rec.core.asc.manager import start_asc_pipeline
+from mx_rec.graph import _find, _merge, _pipeline, _report
+from mx_rec.graph._copy import Copier
+from mx_rec.util.log import logger
 
-_MISSING = (
-    "automatic graph modification is not available in this version: look ids up with modify_graph=False (a Tensor is "
-    "then looked up in the step, a FeatureSpec in the dataset) and call start_asc_pipeline()"
-)
+v1 = tf.compat.v1
 
 
 def modify_graph_and_start_emb_cache(full_graph=None, dump_graph=False) -> None:
-    """Would move the ids' sub-graph into the dataset; raises NotImplementedError in this version."""
-    del full_graph
+    """Moves the ids of all lookups with `modify_graph=True` into their datasets and starts the pipeline.
+
+    Call it when the graph is complete, gradients and updates included, and before a session runs it. What was moved,
+    and what stayed and why, is logged and in `mx_rec.graph.last_report()`. Repeating it changes nothing.
+
+    Args:
+        full_graph: the graph; by default the default graph.
+        dump_graph: writes the graph before and after to ./export_graph/, for TensorBoard.
+
+    Raises RuntimeError if there is no lookup, ValueError naming the lookup and the op where ids come from two batches
+    or cannot be copied.
+    """
+    _config.current()
     _check.boolean("dump_graph", dump_graph)
-    raise NotImplementedError(_MISSING)
+    if full_graph is None:
+        full_graph = v1.get_default_graph()
+    _check.instance("full_graph", full_graph, tf.Graph, "a tf.Graph")
+    with full_graph.as_default():
+        if dump_graph:
+            _dump(full_graph, "before", "old_graph.pbtxt")
+        _modify(full_graph)
+        if dump_graph:
+            _dump(full_graph, "after", "new_graph.pbtxt")
+        start_asc_pipeline()
 
 
-class GraphModifierHook(tf.compat.v1.train.SessionRunHook):
-    """Starts the pipeline for FeatureSpec mode (`modify_graph=False`) when a monitored session begins."""
+class GraphModifierHook(v1.train.SessionRunHook):
+    """Graph modification for monitored sessions and Estimators.
+
+    `begin` modifies the graph, or with `modify_graph=False` only starts the pipeline, as FeatureSpec mode needs it.
+    After the session is made, iterators that nobody has initialized are. If the work was done before, nothing is done
+    again.
+    """
 
     def __init__(self, dump_graph=False, modify_graph=True):
-        _check.boolean("dump_graph", dump_graph)
-        if _check.boolean("modify_graph", modify_graph):
-            raise NotImplementedError(_MISSING)
+        self._dump_graph = _check.boolean("dump_graph", dump_graph)
+        self._modify_graph = _check.boolean("modify_graph", modify_graph)
+        self._probes = []
 
     def begin(self):
-        start_asc_pipeline()
+        if not self._modify_graph:
+            start_asc_pipeline()
+            return
+        modify_graph_and_start_emb_cache(dump_graph=self._dump_graph)
+        self._probes = [
+            (tf.raw_ops.SerializeIterator(resource_handle=makers[0].inputs[1]), makers[0])
+            for makers in (replacement.makers for replacement in _graph.state().replacements or [])
+            if len(makers) == 1 and not _is_fed(makers[0].inputs[0].op)
+        ]
+
+    def after_create_session(self, session, coord):
+        del coord
+        for probe, initializer in self._probes:
+            try:
+                session.run(probe)
+            except tf.errors.FailedPreconditionError:  # it has not been initialized
+                session.run(initializer)
+            except tf.errors.OpError:  # it has, but cannot be saved
+                pass
+
+
+@dataclasses.dataclass
+class Replacement:
+    """An iterator of the script and what stands in its place."""
+
+    makers: list[object]  # ops that initialize it; none for a one-shot iterator
+    modes: set[bool]  # is_train of the lookups that read it
+    structures: dict[bool, object]  # of the batch, as the script gave it to a lookup, with the new tensors
+
+
+def _modify(graph):
+    state = _graph.state(graph)
+    if state.replacements is not None:
+        return
+    wanted = [lookup for lookup in state.tensor_lookups if lookup.modify_graph]
+    if not wanted:
+        if not any(table.lookup_count for table in state.tables.values()):
+            raise RuntimeError(
+                "there is no lookup in this graph: call sparse_lookup(..., modify_graph=True) before modifying it"
+            )
+        logger.warning("graph modification: no lookup has modify_graph=True, nothing is moved")
+    report = _report.Report()
+    slices = {}
+    for lookup in wanted:
+        try:
+            found = _find.trace(lookup)
+            _pipeline.Source(found.get_next.inputs[0].op, [found.get_next]).check()
+            slices[lookup.plan.name] = found
+        except _find.Stays as reason:
+            report.stayed.append(_report.Stayed(lookup.name, lookup.table.table_name, str(reason)))
+    moving = [lookup for lookup in wanted if lookup.plan.name in slices]
+    sources = {}
+    for lookup in moving:
+        get_next = slices[lookup.plan.name].get_next
+        source = sources.setdefault(get_next.inputs[0].name, _pipeline.Source(get_next.inputs[0].op, []))
+        if get_next not in source.get_nexts:
+            source.get_nexts.append(get_next)
+    state.replacements = [_move(source, moving, slices, report) for source in sources.values()]
+    _report.remember(report)
+    _log(report)
+
+
+def _log(report):
+    if report.moved:
+        logger.info(
+            "graph modification: moved %d lookups with %d ops from the step into the dataset (%s)",
+            len(report.moved),
+            sum(moved.ops for moved in report.moved),
+            ", ".join(sorted({f"{moved.source} -> {moved.target}" for moved in report.moved})),
+        )
+    for moved in report.moved:
+        logger.debug("graph modification: %s", moved)
+    for stayed in report.stayed:
+        logger.info("graph modification: %s", stayed)
+
+
+@dataclasses.dataclass
+class _Batch:
+    """A get_next op, the lookups of its batch, and what their dataset shall add to it."""
+
+    get_next: object
+    lookups: list[object]
+    copier: Copier
+    groups: list[_merge.Group]
+    shared_ids: list[object]  # ids that the step reads for other purposes too
+
+    def prepare(self, flat):
+        ids = dict(zip((lookup.plan.name for lookup in self.lookups), self.copier(flat)))
+        plans = [
+            library.ops().mxrec_prepare(
+                ids=[ids[lookup.plan.name] for lookup in group.lookups],
+                tables=group.layout.tables,
+                table_of_feature=group.layout.table_of_feature,
+                grouped=group.layout.is_grouped,
+                name="prepare",
+            )
+            for group in self.groups
+        ]
+        names = {lookup.ids.name: lookup.plan.name for lookup in self.lookups}
+        return [*plans, *(ids[names[tensor.name]] for tensor in self.shared_ids)]
+
+
+def _batch(get_next, lookups, slices):
+    prepares = {lookup.plan.op for lookup in lookups}
+    computed = {lookup.ids.name: lookup.ids for lookup in lookups if lookup.ids.op is not get_next}
+    shared = [ids for ids in computed.values() if not prepares.issuperset(ids.consumers())]
+    copier = Copier(get_next, lookups, [slices[lookup.plan.name] for lookup in lookups])
+    return _Batch(get_next, lookups, copier, _merge.groups_of(lookups), shared)
+
+
+def _move(source, lookups, slices, report):
+    """Moves the lookups of one iterator."""
+    config = _config.current()
+    batches = []
+    for get_next in source.get_nexts:
+        its_lookups = [lookup for lookup in lookups if slices[lookup.plan.name].get_next is get_next]
+        batches.append(_batch(get_next, its_lookups, slices))
+    modes = {lookup.is_train for batch in batches for lookup in batch.lookups}
+    makers = source.makers
+    old = [list(get_next.outputs) for get_next in source.get_nexts]
+    limit = config.max_steps if True in modes else config.eval_steps
+    new = _pipeline.extend(source, lambda flat: [t for batch in batches for t in batch.prepare(flat)], limit)
+    replacement = Replacement(makers, modes, {})
+    first = len(old[0])
+    for batch, tensors, outputs in zip(batches, new, old):
+        added = iter(tensors[first:])
+        for group in batch.groups:
+            _merge.merge(group, next(added))
+        for ids in batch.shared_ids:
+            shared = next(added)
+            shared.set_shape(ids.shape)
+            _pipeline.replace(ids, shared)
+        first += len(batch.groups) + len(batch.shared_ids)
+        now = {id(output): tensor for output, tensor in zip(outputs, tensors)}
+        for lookup in batch.lookups:
+            structure = tuple(outputs) if lookup.batch is None else lookup.batch
+            replacement.structures.setdefault(
+                lookup.is_train, tf.nest.map_structure(lambda t, now=now: now.get(id(t), t), structure)
+            )
+            report.moved.append(
+                _report.Moved(
+                    lookup.name,
+                    lookup.table.table_name,
+                    batch.get_next.name,
+                    tensors[0].op.name,
+                    len(slices[lookup.plan.name].ops),
+                )
+            )
+    return replacement
+
+
+def initializer_of(is_training):
+    """The op that initializes what replaced the iterators of training, or of evaluation; None without any."""
+    state = _graph.state()
+    makers = []
+    for replacement in state.replacements or []:
+        if is_training not in replacement.modes or not replacement.makers:
+            continue
+        if len(replacement.makers) > 1:
+            raise RuntimeError(
+                "the iterator has several datasets ("
+                + ", ".join(maker.name for maker in replacement.makers)
+                + "): run the initializer that make_initializer returned for the one you want"
+            )
+        makers += replacement.makers
+    if len(makers) <= 1:
+        return makers[0] if makers else None
+    names = tuple(maker.name for maker in makers)
+    if names not in state.initializers:
+        state.initializers[names] = tf.group(*makers, name="mx_rec/initialize_iterators")
+    return state.initializers[names]
+
+
+def batch_of(is_training):
+    """The batch that replaced the script's, in the structure that it gave to `sparse_lookup(batch=...)`, or flat; None
+    without any."""
+    for replacement in _graph.state().replacements or []:
+        if is_training in replacement.structures:
+            return replacement.structures[is_training]
+    return None
+
+
+def _is_fed(dataset):
+    """Whether a dataset op depends on a placeholder."""
+    seen, stack = set(), [dataset]
+    while stack:
+        op = stack.pop()
+        if op.type == "Placeholder":
+            return True
+        if op.name not in seen:
+            seen.add(op.name)
+            stack.extend(source.op for source in op.inputs)
+    return False
+
+
+def _dump(graph, folder, file):
+    v1.summary.FileWriter(os.path.join("export_graph", folder), graph=graph).close()
+    tf.io.write_graph(graph.as_graph_def(), "export_graph", file, as_text=True)

@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from mx_rec import _check, _config
 from mx_rec._native import library
-from mx_rec._native.gradients import folds_of, reached
+from mx_rec._native.gradients import folds_of, origin_of, parts_of, reached
 from mx_rec.core import _graph
-from mx_rec.optimizers._columns import columns_of
+from mx_rec.optimizers import _fold_update
 
 
 class SparseOptimizer(tf.compat.v1.train.Optimizer):
@@ -67,7 +67,9 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer):
             table.optimizer_name = self.get_name()
             commit, folds = _commit_of(addresses), folds_of(gradient)
             if commit is not None and folds and all(fold.inputs[1] is commit.op.inputs[0] for fold in folds):
-                fused.setdefault(_graph.key(commit.op.inputs[0]), []).append((table, commit, folds))
+                plan = commit.op.inputs[0]
+                _, parts = fused.setdefault(_graph.key(plan), (plan, []))
+                parts.append(_fold_update.target_of(table.table_name, commit, folds))
                 continue
             updates.append(
                 library.ops().mxrec_update(
@@ -80,25 +82,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer):
                     name=f"update_{table.table_name}",
                 )
             )
-        for parts in fused.values():
-            folds = [(t, fold) for t, (_, _, folds) in enumerate(parts) for fold in folds]
-            gradients = [columns_of(fold.inputs[0]) for _, fold in folds]
-            updates.append(
-                library.ops().mxrec_fold_update(
-                    plan=parts[0][1].op.inputs[0],
-                    handles=[commit for _, commit, _ in parts],
-                    gradients=[gradient for gradient, _ in gradients],
-                    hyper=hyper,
-                    tables=[table.table_name for table, _, _ in parts],
-                    table_in_plan=[folds[0].get_attr("table") for _, _, folds in parts],
-                    table_of_gradient=[t for t, _ in folds],
-                    feature_of_gradient=[fold.get_attr("feature") for _, fold in folds],
-                    pooled=[int(fold.get_attr("pooled")) for _, fold in folds],
-                    columns=[column for _, column in gradients],
-                    rule=self.rule,
-                    name="fold_update",
-                )
-            )
+        updates += [_fold_update.build(plan, parts, hyper, self.rule) for plan, parts in fused.values()]
         return updates
 
     def _target(self, gradient, variable):
@@ -144,21 +128,26 @@ def _pairs(grads_and_vars):
 
 
 def _merge(targets):
-    """One target per table: a row's gradients must be summed before the rule sees them."""
+    """One target per table: a row's gradients must be summed before the rule sees them.
+
+    They are summed in the order in which the lookups were built, whatever order tf.gradients found them in, so that the
+    sum has the same bits however the lookups were prepared.
+    """
     by_table = {}
     for table, addresses, gradient in targets:
-        by_table.setdefault(table.table_name, []).append((table, addresses, gradient))
-    for same in by_table.values():
-        if len(same) == 1:
-            yield same[0]
+        by_table.setdefault(table.table_name, (table, []))[1].extend(parts_of(addresses, gradient))
+    for table, parts in by_table.values():
+        if len(parts) > 1:
+            order = {key: number for number, key in enumerate(_graph.state(parts[0][0].graph).handles)}
+            parts.sort(key=lambda part: order.get(_graph.key(origin_of(part[0])), len(order)))
+            yield table, tf.concat([a for a, _ in parts], 0), tf.concat([g for _, g in parts], 0)
         else:
-            yield same[0][0], tf.concat([a for _, a, _ in same], 0), tf.concat([g for _, _, g in same], 0)
+            yield table, *parts[0]
 
 
 def _commit_of(addresses):
     """The handles of the one commit that `addresses` come from, each row once; None if they come from elsewhere."""
-    if addresses.op.type == "MxrecTouched":
-        addresses = addresses.op.inputs[0]
+    addresses = origin_of(addresses)
     is_commit = addresses.op.type == "MxrecLookup" and addresses.op.get_attr("grouped")
     return addresses if is_commit else None
 

@@ -79,7 +79,6 @@ def init(*args, **kwargs) -> None:
             "rank only; start the script without mpirun"
         )
     process.config = config
-    process.pipeline_started = False
     process.if_load = config.if_load
     atexit.register(_terminate, at_exit=True)
     logger.info("initialized: rank %d of %d, %s", get_rank_id(), get_rank_size(), _summary(config))
@@ -111,12 +110,13 @@ def _terminate(at_exit=False):
     # Only what was ever loaded needs undoing; a script that failed early must not load libraries to end.
     if "mx_rec.saver.saver" in sys.modules:
         sys.modules["mx_rec.saver.saver"].uninstall()
+    if "mx_rec.graph._guard" in sys.modules:
+        sys.modules["mx_rec.graph._guard"].uninstall()
     if "mx_rec.core._graph" in sys.modules:
         sys.modules["mx_rec.core._graph"].forget_all()
     if "mx_rec._native.table" in sys.modules and not at_exit:
         sys.modules["mx_rec._native.table"].clear_all()
     process.config = None
-    process.pipeline_started = False
     process.hashtable_collection = "ASCEND_GLOBAL_HASHTABLE_COLLECTION"
     if not at_exit:
         logger.info("terminated: tables are freed")
@@ -142,14 +142,20 @@ class TrainParamsConfig:
         return saver.last_sparse_dir()
 
     def get_initializer(self, is_training):
-        """The initializer of the iterator that graph modification put in place; None if it replaced none."""
+        """The op that initializes the iterator that graph modification put in place for training or for evaluation;
+        None if it replaced none, or only one-shot iterators."""
         _check.boolean("is_training", is_training)
-        return None
+        from mx_rec.graph import modifier
+
+        return modifier.initializer_of(is_training)
 
     def get_target_batch(self, is_training):
-        """The batch of the iterator that graph modification put in place; None if it replaced none."""
+        """The batch of the iterator that graph modification put in place; None if it replaced none. It has the
+        structure that was given to `sparse_lookup(batch=...)`; without that, it is a flat tuple."""
         _check.boolean("is_training", is_training)
-        return None
+        from mx_rec.graph import modifier
+
+        return modifier.batch_of(is_training)
 
     def get_training_mode_channel_id(self, is_training) -> int:
         return 0 if _check.boolean("is_training", is_training) else 1

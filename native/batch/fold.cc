@@ -46,6 +46,26 @@ void SumRows(const float* const* rows, int64_t n, int64_t dim, float* sum) {
   if (i < n) AddOne(sum, rows[i], dim);
 }
 
+MXREC_VECTORIZED
+void SumBag(const float* const* rows, int64_t n, int64_t dim, float* scratch, float* sum) {
+  if (n < 16) {
+    SumRows(rows, n, dim, sum);
+  } else {
+    const int64_t whole = n / 4 * 4;
+    float* sums[4] = {sum, scratch, scratch + dim, scratch + 2 * dim};
+    for (int k = 0; k < 4; ++k) {
+      Two(sums[k], rows[k], rows[4 + k], dim);
+      int64_t i = 8 + k;
+      for (; i + 4 < whole; i += 8) AddTwo(sums[k], rows[i], rows[i + 4], dim);
+      if (i < whole) AddOne(sums[k], rows[i], dim);
+    }
+    AddTwo(sum, sums[1], sums[2], dim);
+    AddOne(sum, sums[3], dim);
+    for (int64_t i = whole; i < n; ++i) AddOne(sum, rows[i], dim);
+  }
+  for (int64_t j = 0; j < dim; ++j) sum[j] += 0.0f;  // TensorFlow begins with 0, so a sum of -0 is 0
+}
+
 void Fold(const TablePlan& table, const FeatureGradient& gradient, int64_t dim, float* out,
           const ParallelFor& parallel) {
   const int64_t cost = 20 + dim / 2;  // nanoseconds: a cache miss or two, and additions

@@ -45,6 +45,12 @@ struct FeatureGradient {
 // sum[dim] = rows[0] + rows[1] + ... added in this order. REQUIRES: n >= 1; no row overlaps `sum`.
 void SumRows(const float* const* rows, int64_t n, int64_t dim, float* sum);
 
+// The same sum in the order in which tf.reduce_sum adds along the axis before the last one, to the bit (Eigen's
+// InnerMostDimPreserver): 16 rows and more are added up in four interleaved sums, which are then added to each other.
+// (TensorFlow itself deviates from it in columns that do not fill a vector, so where dim is no multiple of 8.)
+// `scratch` holds 3 * dim floats.
+void SumBag(const float* const* rows, int64_t n, int64_t dim, float* scratch, float* sum);
+
 // out[U, dim] = per key, the sum of the gradient over its positions within the feature; zeros without any. In a table
 // that is not grouped every position is a key.
 void Fold(const TablePlan& table, const FeatureGradient& gradient, int64_t dim, float* out,

@@ -38,32 +38,30 @@ void ForEachRow(const EmbedItem& item, int64_t from, int64_t to, Fn fn) {
 template <int64_t kDim>
 void Copy(const EmbedItem& item, int64_t from, int64_t to) {
   const int64_t dim = kDim > 0 ? kDim : item.table->config().dim;
+  const int64_t stride = item.stride;
   float* out = item.out;
   ForEachRow(item, from, to, [=](int64_t i, const float* row) {
     if (row == nullptr) {
-      std::memset(out + i * dim, 0, dim * sizeof(float));
+      std::memset(out + i * stride, 0, dim * sizeof(float));
     } else {
-      std::memcpy(out + i * dim, row, dim * sizeof(float));
+      std::memcpy(out + i * stride, row, dim * sizeof(float));
     }
   });
 }
 
 void Pool(const EmbedItem& item, int64_t from, int64_t to) {
   const int64_t dim = item.table->config().dim;
-  std::vector<const float*> rows;
-  float* out = item.out + from / item.bag * dim;
-  int64_t left = item.bag;
+  std::vector<const float*> rows(item.bag);
+  std::vector<float> scratch(4 * dim, 0.0f);
+  const float* zeros = scratch.data() + 3 * dim;
+  float* out = item.out + from / item.bag * item.stride;
+  int64_t next = 0;
   ForEachRow(item, from, to, [&](int64_t, const float* row) {
-    if (row != nullptr) rows.push_back(row);
-    if (--left > 0) return;
-    if (rows.empty()) {
-      std::memset(out, 0, dim * sizeof(float));
-    } else {
-      SumRows(rows.data(), static_cast<int64_t>(rows.size()), dim, out);
-    }
-    rows.clear();
-    out += dim;
-    left = item.bag;
+    rows[next++] = row == nullptr ? zeros : row;
+    if (next < item.bag) return;
+    SumBag(rows.data(), item.bag, dim, scratch.data(), out);
+    out += item.stride;
+    next = 0;
   });
 }
 

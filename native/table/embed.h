@@ -18,10 +18,11 @@ struct EmbedItem {
   const FeaturePlan* feature;
   const int64_t* handles;  // [U]
   int64_t bag;             // positions per row of the output; 1: no pooling. Divides feature->size
-  float* out;              // [feature->size / bag, dim]
+  float* out;              // feature->size / bag rows of dim floats,
+  int64_t stride;          // this many floats apart: the features of a batch may lie side by side in one matrix
 };
 
-// Keys without a row count as zeros. The rows of a bag are added in ascending position order.
+// Keys without a row count as zeros. The rows of a bag are added by SumBag (batch/fold.h).
 void Embed(const std::vector<EmbedItem>& items, const ParallelFor& parallel);
 
 }  // namespace mxrec

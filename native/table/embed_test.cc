@@ -50,18 +50,36 @@ class Lookup {
 
   Floats Run(size_t f, int64_t bag, const ParallelFor& parallel = SerialFor()) {
     Floats out(ids_[f].size() / bag * table_->config().dim, -99.0f);
-    Embed({{table_.get(), plan_.tables()[0], &plan_.features()[f], handles_.data(), bag, out.data()}}, parallel);
+    Embed({Item(f, bag, out.data(), table_->config().dim)}, parallel);
     return out;
   }
 
-  // The same, id by id.
+  EmbedItem Item(size_t f, int64_t bag, float* out, int64_t stride) const {
+    return {table_.get(), plan_.tables()[0], &plan_.features()[f], handles_.data(), bag, out, stride};
+  }
+
+  // The same, id by id; a bag of 16 and more in four interleaved sums.
   Floats Expected(size_t f, int64_t bag) const {
     const int64_t dim = table_->config().dim;
     Floats out, row(2 * dim);
-    for (size_t i = 0; i < ids_[f].size(); ++i) {
-      table_->Read(ids_[f][i], row.data());  // zeros without a row
-      if (i % bag == 0) out.insert(out.end(), dim, 0.0f);
-      for (int64_t j = 0; j < dim; ++j) out[out.size() - dim + j] += row[j];
+    for (size_t begin = 0; begin < ids_[f].size(); begin += bag) {
+      std::vector<Floats> sums(4, Floats(dim, 0.0f));
+      const int64_t whole = bag < 16 ? 0 : bag / 4 * 4;
+      for (int64_t i = 0; i < bag; ++i) {
+        if (i == whole) {
+          for (int k = 1; k < 4; ++k) {
+            for (int64_t j = 0; j < dim; ++j) sums[0][j] += sums[k][j];
+            std::fill(sums[k].begin(), sums[k].end(), 0.0f);
+          }
+        }
+        table_->Read(ids_[f][begin + i], row.data());  // zeros without a row
+        Floats& sum = sums[i < whole ? i % 4 : 0];
+        for (int64_t j = 0; j < dim; ++j) sum[j] += row[j];
+      }
+      for (int k = 1; k < 4; ++k) {
+        for (int64_t j = 0; j < dim; ++j) sums[0][j] += sums[k][j];
+      }
+      out.insert(out.end(), sums[0].begin(), sums[0].end());
     }
     return out;
   }
@@ -101,14 +119,30 @@ TEST(Embed, NeedsNoGroups) {
   }
 }
 
-TEST(Embed, SumsTheRowsOfABagInTheOrderOfPositions) {
+TEST(Embed, SumsTheRowsOfABagInTheOrderOfTensorFlow) {
   for (const int dim : {1, 5, 16, 64}) {
     Lookup lookup(dim, RandomIds(dim));
     // The last bag is longer than what a thread takes at a time.
-    for (const int64_t bag : {2, 3, 20, 840}) {
+    for (const int64_t bag : {2, 3, 15, 16, 20, 21, 24, 35, 840}) {
       EXPECT_EQ(lookup.Run(0, bag), lookup.Expected(0, bag)) << "dim " << dim << ", bags of " << bag;
     }
     EXPECT_EQ(lookup.Run(0, 5040), lookup.Expected(0, 5040));
+  }
+}
+
+TEST(Embed, WritesFeaturesSideBySide) {
+  constexpr int64_t kDim = 5, kWidth = 2 * kDim + 3, kRows = 840;
+  Lookup lookup(kDim, RandomIds(9));
+  Floats wide(kRows * kWidth, -99.0f);
+  Embed({lookup.Item(0, 6, wide.data() + 1, kWidth), lookup.Item(2, 1, wide.data() + 2 + kDim, kWidth)}, ThreadedFor(2));
+  const Floats bags = lookup.Expected(0, 6), each = lookup.Expected(2, 1);
+  for (int64_t i = 0; i < kRows; ++i) {
+    Floats row = {-99.0f};
+    row.insert(row.end(), bags.begin() + i * kDim, bags.begin() + (i + 1) * kDim);
+    row.push_back(-99.0f);
+    row.insert(row.end(), each.begin() + i * kDim, each.begin() + (i + 1) * kDim);
+    row.push_back(-99.0f);
+    ASSERT_EQ(Floats(wide.begin() + i * kWidth, wide.begin() + (i + 1) * kWidth), row) << "row " << i;
   }
 }
 

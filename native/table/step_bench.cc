@@ -219,7 +219,7 @@ void Run(const Workload& w) {
       std::vector<EmbedItem> embeds;
       for (int t = 0; t < w.tables; ++t) {
         embeds.push_back(
-            {tables[t].get(), plan.tables()[t], &plan.features()[t], handles[t].data(), w.bag, embeddings[t].data()});
+            {tables[t].get(), plan.tables()[t], &plan.features()[t], handles[t].data(), w.bag, embeddings[t].data(), w.dim});
       }
       Embed(embeds, parallel);
     });

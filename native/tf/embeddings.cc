@@ -52,6 +52,26 @@ REGISTER_OP("MxrecEmbeddings")
       return absl::OkStatus();
     });
 
+// The same for features that the lookup wrote side by side.
+REGISTER_OP("MxrecJoined")
+    .Input("embeddings: float")
+    .Input("rows: F * float")
+    .Input("plan: int64")
+    .Output("out: float")
+    .Attr("F: int >= 1")
+    .Attr("tables: list(int) >= 1")
+    .Attr("features: list(int) >= 1")
+    .Attr("pooled: list(int) >= 1")
+    .Attr("shape: shape")
+    .SetShapeFn([](InferenceContext* c) {
+      tensorflow::PartialTensorShape known;
+      TF_RETURN_IF_ERROR(c->GetAttr("shape", &known));
+      ShapeHandle out;
+      TF_RETURN_IF_ERROR(c->MakeShapeFromPartialTensorShape(known, &out));
+      c->set_output(0, out);
+      return absl::OkStatus();
+    });
+
 REGISTER_OP("MxrecFold")
     .Input("gradient: float")
     .Input("plan: int64")
@@ -199,6 +219,7 @@ class TouchedOp : public OpKernel {
 
 REGISTER_KERNEL_BUILDER(Name("MxrecTouched").Device(tensorflow::DEVICE_CPU), TouchedOp);
 REGISTER_KERNEL_BUILDER(Name("MxrecEmbeddings").Device(tensorflow::DEVICE_CPU), EmbeddingsOp);
+REGISTER_KERNEL_BUILDER(Name("MxrecJoined").Device(tensorflow::DEVICE_CPU), EmbeddingsOp);
 REGISTER_KERNEL_BUILDER(Name("MxrecFold").Device(tensorflow::DEVICE_CPU), FoldOp);
 REGISTER_KERNEL_BUILDER(Name("MxrecHasRow").Device(tensorflow::DEVICE_CPU), HasRowOp);
 

@@ -6,7 +6,7 @@
 //
 // `modes` has one entry per table, `views` one per feature, `with_rows` one per table: the op may serve tables and
 // features that no lookup asks for (their outputs are empty), and a training batch may be looked up for evaluation in
-// one of its tables. The rows of the keys are only copied out where a script takes them from the collection of rows.
+// one of its tables. Features may lie side by side in one output, as tf.concat would put them: that of their leader. The rows of the keys are only copied out where a script takes them from the collection of rows.
 #include "table/commit.h"
 #include "table/embed.h"
 #include "tensorflow/core/framework/op.h"
@@ -38,6 +38,8 @@ REGISTER_OP("MxrecLookup")
     .Attr("table_of_feature: list(int) >= 1")  // number among `tables`
     .Attr("feature_in_plan: list(int) >= 1")
     .Attr("views: list(int) >= 1")
+    .Attr("leaders: list(int) >= 1")  // per feature, whose output it is written to
+    .Attr("columns: list(int) >= 1")  // and from which column on
     .Attr("grouped: bool")  // whether the plan's tables are; if not, there is a handle per position
     .SetIsStateful()
     .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
@@ -68,6 +70,8 @@ class LookupOp : public OpKernel {
     OP_REQUIRES_OK(c, c->GetAttr("table_of_feature", &table_of_feature_));
     OP_REQUIRES_OK(c, c->GetAttr("feature_in_plan", &feature_in_plan_));
     OP_REQUIRES_OK(c, c->GetAttr("views", &views_));
+    OP_REQUIRES_OK(c, c->GetAttr("leaders", &leaders_));
+    OP_REQUIRES_OK(c, c->GetAttr("columns", &columns_));
     OP_REQUIRES_OK(c, c->GetAttr("grouped", &grouped_));
     for (const int64_t mode : modes_) {
       OP_REQUIRES(c, grouped_ || mode != kInsert, absl::InvalidArgumentError("a batch that trains must be grouped"));
@@ -78,11 +82,26 @@ class LookupOp : public OpKernel {
         count == table_in_plan_.size() && count == dims_.size() && count == modes_.size() && count == with_rows_.size(),
         absl::InvalidArgumentError("tables, table_in_plan, dims, modes and with_rows must have equal lengths"));
     const size_t features = table_of_feature_.size();
-    OP_REQUIRES(c, features == feature_in_plan_.size() && features == views_.size(),
-                absl::InvalidArgumentError("table_of_feature, feature_in_plan and views must have equal lengths"));
+    OP_REQUIRES(
+        c,
+        features == feature_in_plan_.size() && features == views_.size() && features == leaders_.size() &&
+            features == columns_.size(),
+        absl::InvalidArgumentError(
+            "table_of_feature, feature_in_plan, views, leaders and columns must have equal lengths"));
     for (const int64_t t : table_of_feature_) {
       OP_REQUIRES(c, t >= 0 && t < static_cast<int64_t>(count),
                   absl::InvalidArgumentError("table_of_feature is out of range"));
+    }
+    widths_.assign(features, 0);
+    for (size_t f = 0; f < features; ++f) {
+      const int64_t leader = leaders_[f];
+      OP_REQUIRES(c, leader >= 0 && leader <= static_cast<int64_t>(f) && leaders_[leader] == leader,
+                  absl::InvalidArgumentError("a leader must be its group's first feature"));
+      widths_[leader] += dims_[table_of_feature_[f]];
+    }
+    for (size_t f = 0; f < features; ++f) {
+      OP_REQUIRES(c, columns_[f] >= 0 && columns_[f] <= widths_[leaders_[f]] - dims_[table_of_feature_[f]],
+                  absl::InvalidArgumentError("columns are out of range"));
     }
   }
 
@@ -119,13 +138,14 @@ class LookupOp : public OpKernel {
     OP_REQUIRES_OK(c, ToTensorFlow(Commit(commits, pool)));
 
     std::vector<EmbedItem> embeds;
+    std::vector<Tensor*> outputs(views_.size(), nullptr);
     for (size_t f = 0; f < views_.size(); ++f) {
-      const int64_t t = table_of_feature_[f];
-      const int output = 2 * count + static_cast<int>(f);
-      Tensor* out = nullptr;
-      if (views_[f] == kHidden || modes_[t] == kSkip) {
-        OP_REQUIRES_OK(c, c->allocate_output(output, {0}, &out));
-        continue;
+      const int64_t t = table_of_feature_[f], leader = leaders_[f];
+      const bool is_visible = views_[f] != kHidden && modes_[t] != kSkip;
+      if (!is_visible || leader != static_cast<int64_t>(f)) {
+        Tensor* empty = nullptr;
+        OP_REQUIRES_OK(c, c->allocate_output(2 * count + static_cast<int>(f), {0}, &empty));
+        if (!is_visible) continue;
       }
       const FeaturePlan* feature = nullptr;
       OP_REQUIRES_OK(c, FindFeature(plan, feature_in_plan_[f], table_in_plan_[t], &feature));
@@ -134,12 +154,19 @@ class LookupOp : public OpKernel {
                   absl::InvalidArgumentError("table '" + tables_[t] + "': a combiner needs ids of rank 1 or more"));
       tensorflow::TensorShape shape(feature->shape);
       if (pooled) shape.RemoveLastDims(1);
-      shape.AddDim(dims_[t]);
-      OP_REQUIRES_OK(c, c->allocate_output(output, shape, &out));
-      const Bags bags = BagsOf(*feature, pooled);
-      float* values = out->flat<float>().data();
-      if (feature->size == 0) std::fill_n(values, out->NumElements(), 0.0f);  // empty bags
-      embeds.push_back({tables[t].get(), plan.tables()[table_in_plan_[t]], feature, handles[t], bags.size, values});
+      shape.AddDim(widths_[leader]);
+      Tensor*& out = outputs[leader];
+      if (leader == static_cast<int64_t>(f)) {
+        OP_REQUIRES_OK(c, c->allocate_output(2 * count + static_cast<int>(f), shape, &out));
+      }
+      OP_REQUIRES(c, out != nullptr, absl::InvalidArgumentError("a leader must be visible"));
+      OP_REQUIRES(c, out->shape() == shape,
+                  absl::InvalidArgumentError("table '" + tables_[t] + "': embeddings of " + shape.DebugString() +
+                                             " cannot be concatenated with others of " + out->shape().DebugString() +
+                                             " (both as wide as the whole)"));
+      if (feature->size == 0) out->flat<float>().setZero();  // empty bags
+      embeds.push_back({tables[t].get(), plan.tables()[table_in_plan_[t]], feature, handles[t],
+                        BagsOf(*feature, pooled).size, out->flat<float>().data() + columns_[f], widths_[leader]});
     }
     Embed(embeds, pool);
 
@@ -163,6 +190,9 @@ class LookupOp : public OpKernel {
   std::vector<int64_t> table_of_feature_;
   std::vector<int64_t> feature_in_plan_;
   std::vector<int64_t> views_;
+  std::vector<int64_t> leaders_;
+  std::vector<int64_t> columns_;
+  std::vector<int64_t> widths_;  // of the features' outputs, if they lead
   bool grouped_ = true;
 };
 

@@ -7,18 +7,21 @@ from mx_rec.util.log import logger
 def start_asc_pipeline() -> None:
     """Announces that the graph is built. Idempotent.
 
-    Batches are prepared inside the dataset, so no thread starts here; the call checks that there is something to train
-    and logs the tables. RuntimeError if no table exists.
+    Batches are prepared inside the dataset, so no thread starts here. The call checks that there is something to train,
+    fuses sums and concatenations of embeddings into their lookups, and logs the tables; to be fused, the graph must not
+    have been run by a session. RuntimeError if no table exists.
     """
     _config.current()
     from mx_rec.core import _graph
 
-    tables = _graph.state().tables
+    state = _graph.state()
+    tables = state.tables
     if not tables:
         raise RuntimeError("there is no table in this graph: call create_table before start_asc_pipeline")
-    if _config.process.pipeline_started:
+    if state.is_started:
         return
-    _config.process.pipeline_started = True
+    state.is_started = True
+    _fuse(state)
     for table in tables.values():
         limit = table.native_limit
         logger.info(
@@ -28,3 +31,19 @@ def start_asc_pipeline() -> None:
             f"at most {limit:,}" if limit else "unlimited",
             table.lookup_count,
         )
+
+
+def _fuse(state):
+    import tensorflow as tf
+
+    from mx_rec.graph import _fuse, _report
+
+    graph = tf.compat.v1.get_default_graph()
+    if graph.finalized:
+        return
+    if state.replacements is None:  # graph modification has a report already
+        _report.remember(_report.Report())
+    fused = _fuse.fuse(graph)
+    _report.last_report().fused.extend(fused)
+    for one in fused:
+        logger.info("%s", one)

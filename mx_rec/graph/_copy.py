@@ -1,0 +1,53 @@
+"""Copying a part of a graph into the function of a dataset."""
+
+import tensorflow as tf
+
+
+class Copier:
+    """Copies the slices (graph/_find.py) of lookups that read one batch. Made before the graph changes."""
+
+    def __init__(self, get_next, lookups, slices):
+        self._get_next = get_next
+        self._ids = [lookup.ids for lookup in lookups]
+        self._who = ", ".join(f"'{lookup.name}'" for lookup in lookups)
+        self._tables = {handle.name: handle for slice_ in slices for handle in slice_.tables}
+        ops = {name for slice_ in slices for name in slice_.ops}
+        self._nodes = get_next.graph.as_graph_def()
+        nodes = [node for node in self._nodes.node if node.name in ops]
+        outside = {get_next.name, *(handle.op.name for handle in self._tables.values())}
+        for node in nodes:
+            # Both name things that are not copied.
+            node.device = ""
+            node.attr.pop("_class", None)
+            inputs = [name for name in node.input if not (name.startswith("^") and name[1:] in outside)]
+            del node.input[:]
+            node.input.extend(inputs)
+        kept = [tf.compat.v1.NodeDef.FromString(node.SerializeToString()) for node in nodes]
+        del self._nodes.node[:]
+        self._nodes.node.extend(kept)
+
+    def __call__(self, batch):
+        """The ids of the lookups, computed from the tensors of a batch by copies in the default graph."""
+        graph = tf.compat.v1.get_default_graph()
+        known = {output.name: tensor for output, tensor in zip(self._get_next.outputs, batch)}
+        known.update({name: graph.capture(handle) for name, handle in self._tables.items()})
+        used = {_canonical(name) for node in self._nodes.node for name in node.input}
+        computed = [ids for ids in self._ids if ids.name not in known]
+        try:
+            copies = tf.graph_util.import_graph_def(
+                self._nodes,
+                input_map={name: tensor for name, tensor in known.items() if name in used},
+                return_elements=[ids.name for ids in computed],
+                name="ids",
+            )
+        except (ValueError, TypeError) as error:
+            raise ValueError(
+                f"the sub-graph of the ids of the lookups {self._who} cannot be copied into the dataset behind "
+                f"{self._get_next.name}: {error}"
+            ) from error
+        known.update({ids.name: copy for ids, copy in zip(computed, copies)})
+        return [known[ids.name] for ids in self._ids]
+
+
+def _canonical(name):
+    return name if ":" in name or name.startswith("^") else f"{name}:0"

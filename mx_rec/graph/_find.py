@@ -1,0 +1,77 @@
+"""Finding the sub-graph that computes a lookup's ids, and the iterator behind it."""
+
+import dataclasses
+from typing import Optional
+
+GET_NEXT = ("IteratorGetNext", "IteratorGetNextSync")
+# Stateful by TensorFlow's book, but always the same for the same input: static tables are filled once, before training.
+_STATIC_TABLES = ("HashTable", "HashTableV2")
+_STATIC_READS = ("LookupTableFind", "LookupTableFindV2", "LookupTableSize", "LookupTableSizeV2")
+_LOOPS = ("Enter", "Exit", "NextIteration", "LoopCond", "RefEnter", "RefExit", "RefNextIteration")
+
+
+@dataclasses.dataclass
+class Slice:
+    """The ops between an iterator and the ids of a lookup."""
+
+    get_next: object
+    ops: dict[str, object]  # by name; without `get_next` and the makers of `tables`
+    tables: list[object]  # handles of static tables, which a copy shares
+
+
+class Stays(Exception):
+    """The lookup cannot leave the step; the message says why."""
+
+
+def trace(lookup) -> Slice:
+    """The slice of a lookup. Raises Stays, or ValueError for graphs that cannot be meant."""
+    graph = lookup.plan.graph
+    if getattr(graph, "outer_graph", None) is not None or lookup.plan.op._get_control_flow_context() is not None:
+        raise Stays("it is inside a branch or a loop")
+    seen, tables, sources = {}, [], {}
+    stack = [lookup.ids.op]
+    while stack:
+        op = stack.pop()
+        if op.name in seen or op.name in sources:
+            continue
+        if op.type in GET_NEXT:
+            sources[op.name] = op
+            continue
+        if op.type in _STATIC_TABLES:
+            tables.append(op.outputs[0])
+            seen[op.name] = None
+            continue
+        reason = _reason_to_stay(op)
+        if reason is not None:
+            raise Stays(f"its ids depend on {op.name} ({op.type}), {reason}")
+        if op.type in _LOOPS:
+            raise ValueError(
+                f"lookup '{lookup.name}' in table '{lookup.table.table_name}': the sub-graph of its ids cannot be "
+                f"copied into the dataset, because {op.name} ({op.type}) is part of a loop; enable control flow v2, "
+                "compute the ids outside of the loop, or look them up with modify_graph=False"
+            )
+        seen[op.name] = op
+        stack.extend(source.op for source in op.inputs)
+        stack.extend(op.control_inputs)
+    if not sources:
+        raise Stays("its ids do not come from a dataset")
+    if len(sources) > 1:
+        first, second = sorted(sources)[:2]
+        raise ValueError(
+            f"lookup '{lookup.name}' in table '{lookup.table.table_name}': its ids come from two batches, {first} and "
+            f"{second}, and cannot move into either dataset; zip the datasets, or call get_next() once"
+        )
+    (get_next,) = sources.values()
+    return Slice(get_next, {name: op for name, op in seen.items() if op is not None}, tables)
+
+
+def _reason_to_stay(op) -> Optional[str]:
+    if op.type in ("Placeholder", "PlaceholderWithDefault", "PlaceholderV2"):
+        return "which is fed in the step"
+    if op.type in _STATIC_READS:
+        return None if op.inputs[0].op.type in _STATIC_TABLES else "whose table may change from step to step"
+    if "Variable" in op.type or op.type == "VarHandleOp":
+        return "which reads a variable"
+    if op.op_def.is_stateful:
+        return "which has a state or draws random numbers"
+    return None
