@@ -84,6 +84,22 @@ def one_batch(features, **insert):
     return v1.data.make_one_shot_iterator(dataset).get_next(), specs
 
 
+def one_batch_each(features, **insert):
+    """The same for a dataset with an element for every entry along the arrays' first axis."""
+    specs = {name: FeatureSpec(name) for name in features}
+    dataset = tf.data.Dataset.from_tensor_slices(features)
+    # As datasets of unknown size give them: no static batch size.
+    dataset = dataset.map(
+        lambda batch: {k: tf.ensure_shape(_unknown(v), [None, *v.shape[1:]]) for k, v in batch.items()}
+    )
+    dataset = dataset.map(get_asc_insert_func(list(specs.values()), **insert))
+    return v1.data.make_one_shot_iterator(dataset).get_next(), specs
+
+
+def _unknown(tensor):
+    return v1.placeholder_with_default(tensor, [None] * tensor.shape.rank)
+
+
 def map_only(dataset, insert):
     return dataset.map(insert)
 

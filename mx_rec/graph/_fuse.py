@@ -18,6 +18,10 @@ from mx_rec.graph._report import Fused
 from mx_rec.optimizers import _fold_update
 from mx_rec.optimizers._columns import columns_of
 
+# Ops without a reader that only a script that fetches them runs: updates that were replaced, and what tf.gradients
+# leaves behind.
+_ENDS = ("MxrecFold", "MxrecUpdate", "MxrecFoldUpdate", "Shape", "ShapeN", "Rank", "Size", "ZerosLike")
+
 
 def fuse(graph) -> list[Fused]:
     """Fuses all that it can in a graph that no session has run."""
@@ -64,7 +68,7 @@ class _Lookups:
                 continue
             seen.add(op)
             readers = [reader for output in op.outputs for reader in output.consumers()]
-            is_end = not readers and op.type in ("MxrecFold", "MxrecUpdate", "MxrecFoldUpdate")
+            is_end = not readers and op.type in _ENDS
             if op._control_outputs or not (readers or is_end):
                 return False
             stack.extend(readers)
