@@ -15,6 +15,7 @@ OURS, STOCK, TFRA, TORCH, FBGEMM, LIMIT, DISK, DENSE_ADAM = (
     "disk",
     "TensorFlow AdamOptimizer",
 )
+IN_STEP = "lookup in the step"  # the graph that modification begins with
 _MODULES = {  # label -> (module in benchmarks.peers, environment)
     OURS: ("ours", environments.OWN),
     STOCK: ("stock", environments.OWN),
@@ -26,7 +27,7 @@ _MODULES = {  # label -> (module in benchmarks.peers, environment)
     DISK: ("disk", environments.OWN),
 }
 _SLOTS = {"adam": 2, "adagrad": 1, "sgd": 0}
-SCENARIOS = ("w1", "w2", "w3", "e2e", "size", "growth", "checkpoint", "startup")
+SCENARIOS = ("w1", "w2", "w3", "e2e", "modify", "size", "growth", "checkpoint", "startup")
 SIZES = (100_000, 1_000_000, 10_000_000)
 _GROWTH_LEAD, _GROWTH_STEPS = 6, 8
 
@@ -80,7 +81,9 @@ def groups(scenario: str, mode: Mode, memory: float) -> list[Group]:
     if scenario in ("w1", "w2", "w3"):
         made = [_workload_group(scenario, optimizer, mode) for optimizer in mode.optimizers]
     else:
-        made = {"e2e": _e2e, "size": _size, "growth": _growth, "checkpoint": _checkpoint}[scenario](mode)
+        made = {"e2e": _e2e, "modify": _modify, "size": _size, "growth": _growth, "checkpoint": _checkpoint}[scenario](
+            mode
+        )
     return [part for group in made for part in _split(group, memory)]
 
 
@@ -146,6 +149,27 @@ def _e2e(mode):
             memory = 0.5 + _gigabytes(label, workloads.get("w1", mode.scale), "adam")
             workers.append(Worker(label, module, environment, options, memory))
     return [Group("e2e", "End to end", tuple(workers), ("train",), mode.rounds, 2 * mode.seconds, retries=mode.retries)]
+
+
+def _modify(mode):
+    """A graph that was modified automatically, beside the same graph as it was."""
+    memory = 0.5 + _gigabytes(OURS, workloads.get("w1", mode.scale), "adam")
+    common = {"optimizer": "adam", "scale": mode.scale}
+    made = []
+    for name, title, options in (
+        ("modify-w1-1", "Graph modification, W1, steps on one thread", {"scenario": "workload", "threads": 1}),
+        ("modify-w1", "Graph modification, W1", {"scenario": "workload"}),
+        ("modify-e2e", "Graph modification, end to end", {"scenario": "e2e", "training": 1}),
+    ):
+        if options["scenario"] == "workload":
+            options["workload"] = "w1"
+        workers = [
+            Worker(label, *_MODULES[OURS], {**options, **common, "lookup": lookup}, memory)
+            for label, lookup in ((OURS, "modified"), (IN_STEP, "step"))
+        ]
+        measures = ("train",) if name == "modify-w1-1" else ("train", "train_rested")
+        made.append(Group(name, title, tuple(workers), measures, mode.rounds, mode.seconds, retries=mode.retries))
+    return made
 
 
 def _size(mode):

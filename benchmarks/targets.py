@@ -5,7 +5,7 @@ import statistics
 from typing import Optional
 
 from benchmarks.results import Results
-from benchmarks.suite import DENSE_ADAM, LIMIT, OURS, SIZES, STOCK, TFRA, TORCH
+from benchmarks.suite import DENSE_ADAM, IN_STEP, LIMIT, OURS, SIZES, STOCK, TFRA, TORCH
 
 WORKLOADS = ("w1", "w2", "w3")
 DIM_OF = {"w1": 16, "w2": 64, "w3": 32}
@@ -49,6 +49,10 @@ def evaluate(results: Results) -> list[Target]:
     ratio("W2 forward, pooled", "w2-adam", "forward", TORCH, 0.45)
     for peer, bound in ((STOCK, 1.4), (TFRA, 2.6), (TORCH, 2), (DENSE_ADAM, 40)):
         ratio("end to end", "e2e", "train", peer, bound)
+    ratio("W1 on one thread, modified graph", "modify-w1-1", "train", IN_STEP, 1.3)
+    for name, title in (("modify-w1", "W1"), ("modify-e2e", "end to end")):
+        ratio(f"{title}, modified graph", name, "train", IN_STEP, 1)
+        ratio(f"{title}, modified graph, time of a step after a rest", name, "train_rested", IN_STEP, 1)
     targets += [_auc(results), _size(results), *_memory(results), _new_rows(results), _startup(results)]
     return targets
 

@@ -21,12 +21,13 @@ class Measure:
     """`step(i)` does the i-th step, which handles `amount` ids (samples, bytes, ...).
 
     The first `lead` steps of each run are not timed: after them, what an input pipeline prepared while other peers ran
-    is used up, and the caches are this peer's again.
+    is used up, and the caches are this peer's again. `pause` seconds of rest before each step are not counted.
     """
 
     step: Callable[[int], object]
     amount: float
     lead: int = 2
+    pause: float = 0.0
 
 
 def main(scenarios: dict) -> None:
@@ -58,9 +59,12 @@ def _run(measure, i, seconds, steps):
         i += 1
         if time.perf_counter() > lead_end:
             break
-    times, start = [], time.perf_counter()
-    began = start
+    times, began = [], time.perf_counter()
+    start = began
     while start - began < seconds or len(times) < steps:
+        if measure.pause > 0:
+            time.sleep(measure.pause)
+            start = time.perf_counter()
         measure.step(i)
         now = time.perf_counter()
         times.append(now - start)
@@ -69,7 +73,7 @@ def _run(measure, i, seconds, steps):
     return {
         "steps": len(times),
         "seconds": start - began,
-        "rate": measure.amount * len(times) / (start - began),
+        "rate": measure.amount * len(times) / sum(times),
         "median_ms": 1e3 * statistics.median(times),
         "longest_ms": 1e3 * max(times),
         "resident": resident_bytes(),

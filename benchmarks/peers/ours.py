@@ -11,6 +11,7 @@ from benchmarks.peers import deep_net
 from mx_rec.core.asc.helper import FeatureSpec, get_asc_insert_func
 from mx_rec.core.asc.manager import start_asc_pipeline
 from mx_rec.core.embedding import create_table, sparse_lookup
+from mx_rec.graph import modify_graph_and_start_emb_cache
 from mx_rec.optimizers import adagrad, gradient_descent, lazy_adam
 from mx_rec.util.initialize import init
 from mx_rec.util.variable import get_dense_and_sparse_variable
@@ -20,6 +21,7 @@ v1.disable_eager_execution()
 
 PREFETCH = 4
 LEAD = PREFETCH + 2  # steps until every batch was prepared while the step before it ran
+REST = 0.02  # seconds between steps, in which an input pipeline gets ahead
 POPULATE = 50_000  # ids a step while filling the tables
 
 OPTIMIZERS = {  # name -> (its maker, slots)
@@ -47,12 +49,14 @@ class Tables:
             for name in self.names
         ]
 
-    def read(self, dataset, is_train, tuned=True):
+    def read(self, dataset, is_train, tuned=True, lookup="spec"):
         """(iterator, batch, embeddings by table) of a dataset of dicts: the ids under their table's name, and whatever
-        else. Bags are summed.
+        else. Bags are summed. `lookup`: "spec", or for plain tensors "step" or "modified".
         """
         specs = [FeatureSpec(name, table_name=name) for name in self.names]
-        dataset = dataset.map(get_asc_insert_func(tgt_key_specs=specs, is_training=is_train)).prefetch(PREFETCH)
+        if lookup == "spec":
+            dataset = dataset.map(get_asc_insert_func(tgt_key_specs=specs, is_training=is_train))
+        dataset = dataset.prefetch(PREFETCH)
         if not tuned:
             options = tf.data.Options()
             options.autotune.enabled = False
@@ -60,10 +64,9 @@ class Tables:
         iterator = v1.data.make_initializable_iterator(dataset)
         batch = iterator.get_next()
         combiner = "sum" if batch[self.names[0]].shape.rank > 1 else None
-        embeddings = [
-            sparse_lookup(table, spec, is_train=is_train, batch=batch, combiner=combiner)
-            for table, spec in zip(self._tables, specs)
-        ]
+        options = {"is_train": is_train, "batch": batch, "combiner": combiner, "modify_graph": lookup == "modified"}
+        ids = specs if lookup == "spec" else [batch[name] for name in self.names]
+        embeddings = [sparse_lookup(table, its_ids, **options) for table, its_ids in zip(self._tables, ids)]
         return iterator, batch, embeddings
 
     def features(self, ids):
@@ -110,21 +113,28 @@ def train_op(output, gradient, optimizer):
     return OPTIMIZERS[optimizer][0]().apply_gradients(zip(gradients, sparse))
 
 
-def workload(workload, optimizer, scale, checkpoint=False):
+def start(lookup, threads):
+    """Ends the building of the graph; a session whose steps run on so many threads, 0 for all."""
+    if lookup == "modified":
+        modify_graph_and_start_emb_cache()
+    else:
+        start_asc_pipeline()
+    return v1.Session(config=v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads))
+
+
+def workload(workload, optimizer, scale, checkpoint=False, lookup="spec", threads=0):
     work = workloads.get(workload, scale)
     tables = Tables(work, v1.random_uniform_initializer(-0.05, 0.05))
     pool = v1.placeholder(tf.int64, [None, work.tables, *work.feature_shape])
     dataset = tf.data.Dataset.from_tensor_slices(tables.features(pool)).repeat()
-    train_input, _, embeddings = tables.read(dataset, is_train=True)
+    train_input, _, embeddings = tables.read(dataset, is_train=True, lookup=lookup)
     output = join(embeddings)
     train = train_op(output, output - tf.constant(work.target()), optimizer)
-    forward_input, _, embeddings = tables.read(dataset, is_train=False)
+    forward_input, _, embeddings = tables.read(dataset, is_train=False, lookup=lookup)
     forward = join(embeddings)
     populate = tables.make_populate()
     saver = v1.train.Saver(max_to_keep=1)
-    start_asc_pipeline()
-
-    session = v1.Session()
+    session = start(lookup, threads)
     session.run(v1.global_variables_initializer())
     keys = np.asarray(work.keys())
     bytes_per_row = populate(session)
@@ -141,6 +151,7 @@ def workload(workload, optimizer, scale, checkpoint=False):
     measures = {
         "forward": worker.Measure(lambda i: run_forward(), work.ids_per_batch, LEAD),
         "train": worker.Measure(lambda i: run_train(), work.ids_per_batch, LEAD),
+        "train_rested": worker.Measure(lambda i: run_train(), work.ids_per_batch, LEAD, pause=REST),
     }
     if checkpoint:
         payload = tables.size() * work.dim * 4 * (1 + OPTIMIZERS[optimizer][1])
@@ -171,26 +182,29 @@ def growth(dim, batches, batch_size, lead, keys):
     return {"new_rows": worker.Measure(lambda i: step(), batch_size, lead)}, {"tensorflow": tf.__version__}
 
 
-def e2e(optimizer, scale, training):
+def e2e(optimizer, scale, training, lookup="spec", threads=0):
     data = clicks.Clicks(scale, training)
     tables = Tables(data.work, v1.constant_initializer(clicks.INITIAL))
     ids, label = v1.placeholder(tf.int64, [None, *data.shape]), v1.placeholder(tf.float32, [None, data.work.examples])
     dataset = tf.data.Dataset.from_tensor_slices({**tables.features(ids), "label": label}).repeat()
-    train_input, batch, embeddings = tables.read(dataset, is_train=True)
+    train_input, batch, embeddings = tables.read(dataset, is_train=True, lookup=lookup)
     net = deep_net.DeepNet(join(embeddings), batch["label"])
     train = tf.group(net.train_dense, train_op(net.inputs, net.input_gradient, optimizer))
-    held_out_input, batch, embeddings = tables.read(dataset, is_train=False)
+    held_out_input, batch, embeddings = tables.read(dataset, is_train=False, lookup=lookup)
     held_out = deep_net.logits(join(embeddings))
     populate = tables.make_populate()
-    start_asc_pipeline()
-    session = v1.Session()
+    session = start(lookup, threads)
     session.run(v1.global_variables_initializer())
     populate(session)
     session.run(train_input.initializer, {ids: data.keys(data.train), label: data.train.labels})
     session.run(held_out_input.initializer, {ids: data.keys(data.held_out), label: data.held_out.labels})
     step = session.make_callable(train)
     auc = data.auc_after_training(lambda i: step(), lambda i: session.run(held_out))
-    return {"train": worker.Measure(lambda i: step(), data.work.examples, LEAD)}, {"auc": auc}
+    measures = {
+        "train": worker.Measure(lambda i: step(), data.work.examples, LEAD),
+        "train_rested": worker.Measure(lambda i: step(), data.work.examples, LEAD, pause=REST),
+    }
+    return measures, {"auc": auc}
 
 
 if __name__ == "__main__":

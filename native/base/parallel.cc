@@ -1,6 +1,10 @@
 #include "base/parallel.h"
 
 #include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
 #include <thread>
 
 namespace mxrec {
@@ -12,6 +16,37 @@ void ThreadedFor::Run(int64_t n, int64_t, const Block& fn) const {
     if (begin < end) threads.emplace_back([&fn, begin, end] { fn(begin, end); });
   }
   for (std::thread& t : threads) t.join();
+}
+
+void ShareOut(int64_t n, int64_t blocks, int helpers, const std::function<void(std::function<void()>)>& launch,
+              const ParallelFor::Block& fn) {
+  // Late helpers look at this after the caller, and `fn`, are gone.
+  struct State {
+    State(int64_t size, int64_t block_count, const ParallelFor::Block* function)
+        : n(size), blocks(block_count), left(block_count), fn(function) {}
+    const int64_t n, blocks;
+    std::atomic<int64_t> next{0};  // block to take
+    std::atomic<int64_t> left;     // blocks that are not done
+    const ParallelFor::Block* fn;
+    std::mutex mutex;
+    std::condition_variable done;
+
+    void Work() {
+      for (int64_t block; (block = next.fetch_add(1, std::memory_order_relaxed)) < blocks;) {
+        (*fn)(n* block / blocks, n * (block + 1) / blocks);
+        if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+          std::lock_guard<std::mutex> lock(mutex);
+          done.notify_one();
+        }
+      }
+    }
+  };
+  const auto state = std::make_shared<State>(n, blocks, &fn);
+  for (int h = 0; h < helpers; ++h) launch([state] { state->Work(); });
+  state->Work();
+  if (state->left.load(std::memory_order_acquire) == 0) return;
+  std::unique_lock<std::mutex> lock(state->mutex);
+  state->done.wait(lock, [&] { return state->left.load(std::memory_order_acquire) == 0; });
 }
 
 void RunLists(const ParallelFor& parallel, const std::vector<int64_t>& sizes, int64_t cost,

@@ -36,6 +36,13 @@ class ThreadedFor : public ParallelFor {
   int threads_;
 };
 
+// Covers [0, n) with `blocks` blocks, which the calling thread and `helpers` others take one after another. `launch` is
+// given what a helper shall do; it may do so at any time in any thread, also after ShareOut has returned, when nothing
+// is left to do. So a thread that is busy with something else delays nobody: with one fixed part per thread, a step
+// that shared two cores with its input pipeline left them idle for a fifth of the time.
+void ShareOut(int64_t n, int64_t blocks, int helpers, const std::function<void(std::function<void()>)>& launch,
+              const ParallelFor::Block& fn);
+
 // Several lists of units as one range, so that many short lists keep all threads busy: calls fn(list, unit) for every
 // unit in [0, sizes[list]) of every list. `cost` is per unit.
 void RunLists(const ParallelFor& parallel, const std::vector<int64_t>& sizes, int64_t cost,

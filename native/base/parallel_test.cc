@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -92,6 +93,54 @@ TEST(RunLists, CallsEachUnitOfEachListOnce) {
 TEST(RunLists, DoesNothingWithoutUnits) {
   for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{}, std::vector<int64_t>{0, 0}}) {
     RunLists(SerialFor(), sizes, 1, [](size_t, int64_t) { FAIL(); });
+  }
+}
+
+TEST(ShareOut, CoversTheRangeOnce) {
+  for (const int64_t n : {1, 2, 7, 1000}) {
+    for (const int64_t blocks : {1, 2, 5, 7}) {
+      if (blocks > n) continue;
+      std::vector<std::thread> threads;
+      std::vector<std::atomic<int>> seen(n);
+      std::atomic<int64_t> calls{0};
+      ShareOut(
+          n, blocks, 3, [&](std::function<void()> work) { threads.emplace_back(std::move(work)); },
+          [&](int64_t begin, int64_t end) {
+            ++calls;
+            EXPECT_LT(begin, end);
+            for (int64_t i = begin; i < end; ++i) ++seen[i];
+          });
+      EXPECT_EQ(calls, blocks);
+      for (const auto& count : seen) EXPECT_EQ(count, 1);
+      for (std::thread& thread : threads) thread.join();
+    }
+  }
+}
+
+TEST(ShareOut, DoesNotWaitForHelpersThatHaveNotBegun) {
+  std::vector<std::function<void()>> late;
+  int64_t sum = 0;
+  {
+    const ParallelFor::Block add = [&](int64_t begin, int64_t end) { sum += end - begin; };
+    ShareOut(100, 10, 2, [&](std::function<void()> work) { late.push_back(std::move(work)); }, add);
+  }
+  EXPECT_EQ(sum, 100);
+  ASSERT_EQ(late.size(), 2u);
+  for (const auto& work : late) work();  // finds nothing to do, and nothing that is gone
+  EXPECT_EQ(sum, 100);
+}
+
+TEST(ShareOut, WaitsForBlocksThatOthersHaveTaken) {
+  for (int round = 0; round < 200; ++round) {
+    std::thread helper;
+    std::vector<int> done(8, 0);
+    ShareOut(
+        8, 8, 1, [&](std::function<void()> work) { helper = std::thread(std::move(work)); },
+        [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) done[i] = 1;
+        });
+    EXPECT_EQ(done, std::vector<int>(8, 1));
+    helper.join();
   }
 }
 

@@ -134,7 +134,8 @@ TEST(Embed, WritesFeaturesSideBySide) {
   constexpr int64_t kDim = 5, kWidth = 2 * kDim + 3, kRows = 840;
   Lookup lookup(kDim, RandomIds(9));
   Floats wide(kRows * kWidth, -99.0f);
-  Embed({lookup.Item(0, 6, wide.data() + 1, kWidth), lookup.Item(2, 1, wide.data() + 2 + kDim, kWidth)}, ThreadedFor(2));
+  Embed({lookup.Item(0, 6, wide.data() + 1, kWidth), lookup.Item(2, 1, wide.data() + 2 + kDim, kWidth)},
+        ThreadedFor(2));
   const Floats bags = lookup.Expected(0, 6), each = lookup.Expected(2, 1);
   for (int64_t i = 0; i < kRows; ++i) {
     Floats row = {-99.0f};

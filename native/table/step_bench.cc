@@ -218,8 +218,8 @@ void Run(const Workload& w) {
     stages.Time("embed", [&] {
       std::vector<EmbedItem> embeds;
       for (int t = 0; t < w.tables; ++t) {
-        embeds.push_back(
-            {tables[t].get(), plan.tables()[t], &plan.features()[t], handles[t].data(), w.bag, embeddings[t].data(), w.dim});
+        embeds.push_back({tables[t].get(), plan.tables()[t], &plan.features()[t], handles[t].data(), w.bag,
+                          embeddings[t].data(), w.dim});
       }
       Embed(embeds, parallel);
     });

@@ -79,11 +79,18 @@ bool Table::IsPadding(int64_t key) const {
 
 int64_t Table::Handle(int64_t key, int64_t row) const { return IsPadding(key) ? row | kFrozen : row; }
 
-// Shares the locks of the shards it is asked for, until it dies. Nobody holds the lock of one shard alone while waiting
-// for another's, so the order does not matter.
+// Shares the locks of the shards of some keys until it dies. It takes them in ascending order: readers that wait for
+// each other's locks in any order can be stuck for good once writers wait for them, too.
 class Table::SharedLocks {
  public:
-  explicit SharedLocks(const Table& table) : table_(table) {}
+  SharedLocks(const Table& table, const int64_t* keys, int64_t n) : table_(table) {
+    for (int64_t i = 0; i < n; ++i) held_[table.ShardOf(HashKey(keys[i]))] = true;
+    for (int s = 0; s < table.shards(); ++s) {
+      if (!held_[s]) continue;
+      table.shards_[s].mutex.lock_shared();
+      epoch_ += static_cast<uint64_t>(table.shards_[s].epoch);
+    }
+  }
   SharedLocks(const SharedLocks&) = delete;
   SharedLocks& operator=(const SharedLocks&) = delete;
   ~SharedLocks() {
@@ -91,16 +98,7 @@ class Table::SharedLocks {
       if (held_[s]) table_.shards_[s].mutex.unlock_shared();
     }
   }
-  const Shard& operator()(uint64_t hash) {
-    const int s = table_.ShardOf(hash);
-    const Shard& shard = table_.shards_[s];
-    if (!held_[s]) {
-      shard.mutex.lock_shared();
-      held_[s] = true;
-      epoch_ += static_cast<uint64_t>(shard.epoch);
-    }
-    return shard;
-  }
+  const KeyIndex& index_of(uint64_t hash) const { return table_.shards_[table_.ShardOf(hash)].index; }
   // The sum of the shards' epochs; each of them only grows.
   int64_t epoch() const { return static_cast<int64_t>(epoch_); }
 
@@ -191,17 +189,16 @@ int64_t Table::Complete(const int64_t* keys, const int64_t* hints, int64_t n, in
 }
 
 int64_t Table::HintAny(const int64_t* keys, int64_t n, int64_t* hints) const {
-  SharedLocks lock(*this);
-  FindAll(keys, n, [&](uint64_t hash) -> const KeyIndex& { return lock(hash).index; }, hints);
+  const SharedLocks lock(*this, keys, n);
+  FindAll(keys, n, [&](uint64_t hash) -> const KeyIndex& { return lock.index_of(hash); }, hints);
   return Seal(lock.epoch(), keys, hints, n);
 }
 
 void Table::ResolveAny(const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles, int64_t seal) const {
-  SharedLocks lock(*this);
-  for (int64_t i = 0; i < n; ++i) lock(HashKey(keys[i]));
+  const SharedLocks lock(*this, keys, n);
   const bool is_current = seal == Seal(lock.epoch(), keys, hints, n);
   Complete(keys, is_current ? hints : nullptr, n, handles,
-           [&](uint64_t hash) -> const KeyIndex& { return lock(hash).index; });
+           [&](uint64_t hash) -> const KeyIndex& { return lock.index_of(hash); });
 }
 
 Status Table::Claim(int64_t n) {

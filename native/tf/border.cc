@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "table/registry.h"
-#include "tensorflow/core/util/work_sharder.h"
+#include "tensorflow/core/platform/threadpool.h"
 
 namespace mxrec {
 
@@ -37,8 +37,16 @@ void PoolFor::Run(int64_t n, int64_t cost, const Block& fn) const {
     fn(0, n);
     return;
   }
-  // The pool counts cost in cycles; two to the nanosecond is near enough for cutting ranges.
-  tensorflow::Shard(workers->num_threads, workers->workers, n, 2 * cost, fn);
+  // Blocks of about 30 microseconds: short enough that none is long waited for, long enough that taking one costs
+  // nothing.
+  constexpr int64_t kBlock = 30000;
+  const int64_t blocks = std::min<int64_t>(n, std::max<int64_t>(1, n * cost / kBlock));
+  if (blocks == 1) {
+    fn(0, n);
+    return;
+  }
+  const int helpers = static_cast<int>(std::min<int64_t>(workers->num_threads, blocks) - 1);
+  ShareOut(n, blocks, helpers, [&](std::function<void()> work) { workers->workers->Schedule(std::move(work)); }, fn);
 }
 
 absl::Status FindTable(const std::string& name, std::shared_ptr<Table>* table) {

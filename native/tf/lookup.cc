@@ -6,7 +6,8 @@
 //
 // `modes` has one entry per table, `views` one per feature, `with_rows` one per table: the op may serve tables and
 // features that no lookup asks for (their outputs are empty), and a training batch may be looked up for evaluation in
-// one of its tables. Features may lie side by side in one output, as tf.concat would put them: that of their leader. The rows of the keys are only copied out where a script takes them from the collection of rows.
+// one of its tables. Features may lie side by side in one output, as tf.concat would put them: that of their leader.
+// The rows of the keys are only copied out where a script takes them from the collection of rows.
 #include "table/commit.h"
 #include "table/embed.h"
 #include "tensorflow/core/framework/op.h"
@@ -40,7 +41,7 @@ REGISTER_OP("MxrecLookup")
     .Attr("views: list(int) >= 1")
     .Attr("leaders: list(int) >= 1")  // per feature, whose output it is written to
     .Attr("columns: list(int) >= 1")  // and from which column on
-    .Attr("grouped: bool")  // whether the plan's tables are; if not, there is a handle per position
+    .Attr("grouped: bool")            // whether the plan's tables are; if not, there is a handle per position
     .SetIsStateful()
     .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
       std::vector<int64_t> dims;
@@ -82,12 +83,11 @@ class LookupOp : public OpKernel {
         count == table_in_plan_.size() && count == dims_.size() && count == modes_.size() && count == with_rows_.size(),
         absl::InvalidArgumentError("tables, table_in_plan, dims, modes and with_rows must have equal lengths"));
     const size_t features = table_of_feature_.size();
-    OP_REQUIRES(
-        c,
-        features == feature_in_plan_.size() && features == views_.size() && features == leaders_.size() &&
-            features == columns_.size(),
-        absl::InvalidArgumentError(
-            "table_of_feature, feature_in_plan, views, leaders and columns must have equal lengths"));
+    OP_REQUIRES(c,
+                features == feature_in_plan_.size() && features == views_.size() && features == leaders_.size() &&
+                    features == columns_.size(),
+                absl::InvalidArgumentError(
+                    "table_of_feature, feature_in_plan, views, leaders and columns must have equal lengths"));
     for (const int64_t t : table_of_feature_) {
       OP_REQUIRES(c, t >= 0 && t < static_cast<int64_t>(count),
                   absl::InvalidArgumentError("table_of_feature is out of range"));
