@@ -753,3 +753,51 @@ def test_by_address_training_survives_the_move(started):
         keys, values = model.dump(table)
         assert keys.tolist() == [0, 1, 100, 101]
         np.testing.assert_allclose(values[:, 0, 0], 0.25 - np.array([1, 1, 2, 2]), atol=1e-3)  # weights decay a bit
+
+
+# ---- Estimators.
+
+
+def estimate(directory, modify_graph):
+    """(rows, evaluation loss, predictions) of an Estimator that was trained, evaluated and asked."""
+
+    def data(repeat):
+        dataset = tf.data.Dataset.range(40).shuffle(40, seed=5).batch(4)
+        return dataset.map(lambda x: ({"x": x}, tf.cast(x, tf.float32))).repeat(repeat)
+
+    def model_fn(features, labels, mode):
+        is_train = mode == tf.estimator.ModeKeys.TRAIN
+        table = model.table("t", v1.random_normal_initializer(seed=3))
+        found = sparse_lookup(table, features["x"] % 11, is_train=is_train, modify_graph=modify_graph)
+        prediction = tf.reduce_sum(found, axis=-1)
+        if mode == tf.estimator.ModeKeys.PREDICT:
+            return tf.estimator.EstimatorSpec(mode, predictions=prediction)
+        loss = tf.reduce_mean(tf.square(prediction - labels))
+        if not is_train:
+            return tf.estimator.EstimatorSpec(mode, loss=loss)
+        _, sparse = get_dense_and_sparse_variable()
+        step = lazy_adam.create_hash_optimizer(0.1).apply_gradients(
+            zip(tf.gradients(loss, sparse), sparse), global_step=v1.train.get_or_create_global_step()
+        )
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step)
+
+    def hooks():
+        return [GraphModifierHook()] if modify_graph else []
+
+    with model.process():
+        config = tf.estimator.RunConfig(tf_random_seed=1, save_checkpoints_steps=5)
+        estimator = tf.estimator.Estimator(model_fn, str(directory), config)
+        estimator.train(lambda: data(2), hooks=hooks())
+        estimator.train(lambda: data(2), steps=7, hooks=hooks())
+        evaluation = estimator.evaluate(lambda: data(1), hooks=hooks())
+        predictions = list(estimator.predict(lambda: data(1), hooks=hooks()))
+        return {"t": model.dump(model.table("t", v1.random_normal_initializer(seed=3)))}, evaluation, predictions
+
+
+@pytest.mark.skipif(not hasattr(tf, "estimator"), reason="this TensorFlow has no Estimator")
+def test_an_estimator_trains_evaluates_and_predicts_the_same(tmp_path):
+    rows, evaluation, predictions = estimate(tmp_path / "plain", modify_graph=False)
+    modified_rows, *modified = estimate(tmp_path / "modified", modify_graph=True)
+    assert modified == [evaluation, predictions]
+    assert evaluation["global_step"] == 27
+    model.assert_same_rows(modified_rows, rows)

@@ -11,20 +11,18 @@ class Copier:
         self._ids = [lookup.ids for lookup in lookups]
         self._who = ", ".join(f"'{lookup.name}'" for lookup in lookups)
         self._tables = {handle.name: handle for slice_ in slices for handle in slice_.tables}
-        ops = {name for slice_ in slices for name in slice_.ops}
-        self._nodes = get_next.graph.as_graph_def()
-        nodes = [node for node in self._nodes.node if node.name in ops]
+        ops = {name: op for slice_ in slices for name, op in slice_.ops.items()}
         outside = {get_next.name, *(handle.op.name for handle in self._tables.values())}
-        for node in nodes:
+        self._nodes = functions_of(get_next.graph)
+        for op in ops.values():
+            node = self._nodes.node.add()
+            node.CopyFrom(op.node_def)
             # Both name things that are not copied.
             node.device = ""
             node.attr.pop("_class", None)
             inputs = [name for name in node.input if not (name.startswith("^") and name[1:] in outside)]
             del node.input[:]
             node.input.extend(inputs)
-        kept = [tf.compat.v1.NodeDef.FromString(node.SerializeToString()) for node in nodes]
-        del self._nodes.node[:]
-        self._nodes.node.extend(kept)
 
     def __call__(self, batch):
         """The ids of the lookups, computed from the tensors of a batch by copies in the default graph."""
@@ -47,6 +45,13 @@ class Copier:
             ) from error
         known.update({ids.name: copy for ids, copy in zip(computed, copies)})
         return [known[ids.name] for ids in self._ids]
+
+
+def functions_of(graph):
+    """A GraphDef with the functions of a graph and no node. The nodes may hold whole datasets."""
+    found = tf.compat.v1.GraphDef(versions=graph.graph_def_versions)
+    graph._copy_functions_to_graph_def(found, 0)
+    return found
 
 
 def _canonical(name):

@@ -6,6 +6,7 @@ import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 from tensorflow.python.framework import function_def_to_graph
 
+from mx_rec.graph._copy import functions_of
 from mx_rec.graph._find import Stays
 
 v1 = tf.compat.v1
@@ -111,11 +112,11 @@ def replace_control(old, new) -> None:
 
 def _inlined(one_shot):
     """The dataset of a one-shot iterator, whose ops are hidden in a function, as a tensor of the graph."""
-    library = one_shot.graph.as_graph_def().library
+    functions = functions_of(one_shot.graph).library
     name = one_shot.get_attr("dataset_factory").name
-    (factory,) = (function for function in library.function if function.signature.name == name)
+    (factory,) = (function for function in functions.function if function.signature.name == name)
     nodes, names = function_def_to_graph.function_def_to_graph_def(factory)
-    nodes.library.CopyFrom(library)
+    nodes.library.CopyFrom(functions)
     result = names[factory.ret[factory.signature.output_arg[0].name]]
     (variant,) = tf.graph_util.import_graph_def(nodes, return_elements=[result], name="dataset")
     return variant

@@ -66,7 +66,7 @@ class GraphModifierHook(v1.train.SessionRunHook):
             return
         modify_graph_and_start_emb_cache(dump_graph=self._dump_graph)
         self._probes = [
-            (tf.raw_ops.SerializeIterator(resource_handle=makers[0].inputs[1]), makers[0])
+            (tf.raw_ops.SerializeIterator(resource_handle=makers[0].inputs[1], external_state_policy=1), makers[0])
             for makers in (replacement.makers for replacement in _graph.state().replacements or [])
             if len(makers) == 1 and not _is_fed(makers[0].inputs[0].op)
         ]
@@ -76,10 +76,9 @@ class GraphModifierHook(v1.train.SessionRunHook):
         for probe, initializer in self._probes:
             try:
                 session.run(probe)
-            except tf.errors.FailedPreconditionError:  # it has not been initialized
-                session.run(initializer)
-            except tf.errors.OpError:  # it has, but cannot be saved
-                pass
+            except tf.errors.OpError as error:  # others mean that its state cannot be saved; so it has one
+                if "has not been initialized" in str(error):
+                    session.run(initializer)
 
 
 @dataclasses.dataclass
