@@ -152,6 +152,33 @@ def test_everything_can_still_be_fetched_and_fed(joined):
         session.run(whole.op)
 
 
+def test_what_runs_before_and_after_still_does(started):
+    table, other = model.table("a"), model.table("b")
+    batch, specs = model.one_batch({"a": np.array([1, 2]), "b": np.array([[3, 3], [4, 5]])})
+    count = v1.get_variable("count", initializer=0)
+    first = sparse_lookup(table, specs["a"], batch=batch)
+    second = sparse_lookup(other, specs["b"], batch=batch)
+    with tf.control_dependencies([count.assign_add(1)]):
+        summed = tf.reduce_sum(second, axis=1)
+    with tf.control_dependencies([count.assign_add(10)]):
+        whole = tf.concat([first, summed], axis=1)
+    with tf.control_dependencies([whole]):
+        after = tf.identity(count.assign_add(100))
+    start_asc_pipeline()
+    assert len(last_report().fused) == 2
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        session.run(after)
+        assert session.run(count) == 111
+        assert (table.size(), other.size()) == (2, 3)
+
+
+@pytest.fixture
+def started():
+    with model.process():
+        yield
+
+
 def test_gradients_may_be_built_afterwards(joined):
     tables, single, _, whole = joined
     loss = tf.reduce_sum(whole * np.arange(2 * model.DIM, dtype=np.float32))

@@ -398,6 +398,16 @@ def test_an_iterator_over_two_datasets_keeps_both(started):
     assert sorted(table.native.keys()) == [1, 2, 3, 4]
 
 
+def test_one_initializer_serves_all_iterators_of_a_mode(started):
+    batches = [numbers(count)[1] for count in (4, 8)]
+    found = [sparse_lookup(model.table(name), batch["x"], modify_graph=True) for name, batch in zip("ab", batches)]
+    modify_graph_and_start_emb_cache()
+    started.finalize()
+    with v1.Session() as session:
+        session.run(get_initializer(True))
+        assert [len(until_end(session, one)) for one in found] == [2, 4]
+
+
 @pytest.mark.parametrize("is_before", [True, False], ids=["before", "after"])
 def test_a_saver_built_before_or_after_saves_and_restores(tmp_path, is_before):
     def run(path, steps, restore):

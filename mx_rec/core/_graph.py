@@ -37,8 +37,8 @@ class GraphState:
     tensor_lookups: list[TensorLookup] = dataclasses.field(default_factory=list)
     # what graph modification put in place of the script's iterators; None: it has not run
     replacements: Optional[list[object]] = None
-    # names of iterator initializers -> the op that runs them all
-    initializers: dict[tuple, object] = dataclasses.field(default_factory=dict)
+    # is_train -> the op that initializes all of their iterators, where there are several
+    initializers: dict[bool, object] = dataclasses.field(default_factory=dict)
     is_started: bool = False
 
     @property

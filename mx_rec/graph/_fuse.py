@@ -103,6 +103,13 @@ def _is_plain(tensor, view):
     return readers == [tensor.op] and is_alone and commit.get_attr("views")[feature] == view
 
 
+def _run_after_the_same(op, others):
+    """Makes `op` run after everything that the ops `others` run after. TensorFlow often leaves that to a constant among
+    an op's inputs."""
+    constants = [source.op for other in others for source in other.inputs if source.op.type == "Const"]
+    op._add_control_inputs(list(dict.fromkeys(b for other in [*others, *constants] for b in other.control_inputs)))
+
+
 # ---- Sums.
 
 
@@ -130,6 +137,7 @@ def _pool(op, lookups):
         size = None if op.type == "Sum" else float(embeddings.shape[-2])
         result = pooled if size is None else pooled / size
         gradients = [chain.gradient if size is None else chain.gradient / size for chain in chains]
+    _run_after_the_same(pooled.op, [op, embeddings.op])
     embeddings.op._update_input(0, spare.outputs[embeddings.op.inputs[0].value_index])
     set_entry(commit, "views", feature, POOLED)
     result.set_shape(op.outputs[0].shape)
@@ -217,15 +225,9 @@ def _join(op, lookups):
     parts = list(op.inputs)[:-1]
     axis = tf.get_static_value(op.inputs[-1])
     ranks = {part.shape.rank for part in parts}
-    if (
-        axis is None
-        or None in ranks
-        or len(ranks) > 1
-        or len(parts) < 2
-        or len({id(part) for part in parts}) < len(parts)
-    ):
+    if len({part.name for part in parts}) < max(2, len(parts)) or None in ranks or len(ranks) > 1:
         return []
-    if int(axis) % ranks.pop() != parts[0].shape.rank - 1:
+    if axis is None or int(axis) % ranks.pop() != parts[0].shape.rank - 1:
         return []
     if not all(_is_plain(part, POOLED if _is_pooled(part) else EACH) for part in parts):
         return []
@@ -249,6 +251,7 @@ def _join(op, lookups):
             pooled=[int(_is_pooled(part)) for part in parts],
             shape=op.outputs[0].shape,
         )
+    _run_after_the_same(joined.op, [op, *(part.op for part in parts)])
     leaders, columns = list(commit.get_attr("leaders")), list(commit.get_attr("columns"))
     for number, (part, feature) in enumerate(zip(parts, features)):
         part.op._update_input(0, spare.outputs[part.op.inputs[0].value_index])

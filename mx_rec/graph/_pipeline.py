@@ -85,7 +85,7 @@ def extend(source, function, limit):
 
 def replace(old, new) -> None:
     """Makes everything that reads the tensor `old` read `new`: ops, collections, and sessions that are asked for it or
-    fed with it."""
+    fed with it. What runs after an op whose only output is `old` runs after the op of `new`."""
     for op in old.consumers():
         for number, tensor in enumerate(op.inputs):
             if tensor is old and op is not new.op:
@@ -98,16 +98,15 @@ def replace(old, new) -> None:
     old._as_graph_element = lambda: new
     if len(old.op.outputs) == 1:
         old.op._as_graph_element = lambda: new.op
+        replace_control([old.op], new.op)
 
 
 def replace_control(old, new) -> None:
     """Makes everything that runs after one of the ops `old` run after the op `new` instead."""
-    gone = set(old)
-    for op in new.graph.get_operations():
-        before = op.control_inputs
-        if not gone.isdisjoint(before):
-            op._remove_all_control_inputs()
-            op._add_control_inputs([*(other for other in before if other not in gone), new])
+    for op in {after for before in old for after in before._control_outputs}:
+        others = [before for before in op.control_inputs if before not in old]
+        op._remove_all_control_inputs()
+        op._add_control_inputs([*others, new])
 
 
 def _inlined(one_shot):

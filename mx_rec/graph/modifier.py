@@ -42,9 +42,9 @@ def modify_graph_and_start_emb_cache(full_graph=None, dump_graph=False) -> None:
         if dump_graph:
             _dump(full_graph, "before", "old_graph.pbtxt")
         _modify(full_graph)
+        start_asc_pipeline()
         if dump_graph:
             _dump(full_graph, "after", "new_graph.pbtxt")
-        start_asc_pipeline()
 
 
 class GraphModifierHook(v1.train.SessionRunHook):
@@ -118,6 +118,11 @@ def _modify(graph):
         if get_next not in source.get_nexts:
             source.get_nexts.append(get_next)
     state.replacements = [_move(source, moving, slices, report) for source in sources.values()]
+    # Now, because a monitored session finalizes the graph.
+    for is_train in (True, False):
+        makers = _makers(state.replacements, is_train)
+        if len(makers) > 1 and all(len(same) == 1 for same in makers):
+            state.initializers[is_train] = tf.group(*(maker for (maker,) in makers), name="mx_rec/initialize")
     _report.remember(report)
     _log(report)
 
@@ -211,26 +216,25 @@ def _move(source, lookups, slices, report):
     return replacement
 
 
+def _makers(replacements, is_training):
+    """Of each iterator that was replaced in this mode, the ops that initialize it."""
+    return [one.makers for one in replacements if is_training in one.modes and one.makers]
+
+
 def initializer_of(is_training):
     """The op that initializes what replaced the iterators of training, or of evaluation; None without any."""
     state = _graph.state()
-    makers = []
-    for replacement in state.replacements or []:
-        if is_training not in replacement.modes or not replacement.makers:
-            continue
-        if len(replacement.makers) > 1:
+    makers = _makers(state.replacements or [], is_training)
+    for same in makers:
+        if len(same) > 1:
+            names = ", ".join(maker.name for maker in same)
             raise RuntimeError(
-                "the iterator has several datasets ("
-                + ", ".join(maker.name for maker in replacement.makers)
-                + "): run the initializer that make_initializer returned for the one you want"
+                f"the iterator has several datasets ({names}): run the initializer that make_initializer returned for "
+                "the one you want"
             )
-        makers += replacement.makers
-    if len(makers) <= 1:
-        return makers[0] if makers else None
-    names = tuple(maker.name for maker in makers)
-    if names not in state.initializers:
-        state.initializers[names] = tf.group(*makers, name="mx_rec/initialize_iterators")
-    return state.initializers[names]
+    if not makers:
+        return None
+    return makers[0][0] if len(makers) == 1 else state.initializers[is_training]
 
 
 def batch_of(is_training):
