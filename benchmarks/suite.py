@@ -45,6 +45,7 @@ class Mode:
     growth: tuple[tuple[int, object], ...]  # dim, keys
     growth_rounds: int
     training: int  # steps before the AUC is taken
+    modify: tuple[str, ...]  # groups of graph modification
     growth_batch: int = 100_000
 
 
@@ -60,6 +61,7 @@ FULL = Mode(
     growth=((32, "scattered"), (32, 1), (32, 2**20)),
     growth_rounds=4,
     training=112,
+    modify=("modify-w1-1", "modify-w1", "modify-e2e"),
 )
 QUICK = Mode(
     name="quick",
@@ -72,7 +74,8 @@ QUICK = Mode(
     checkpoints=(("w3", 2),),
     growth=((32, "scattered"),),
     growth_rounds=2,
-    training=40,
+    training=20,
+    modify=("modify-w1-1",),
 )
 
 
@@ -161,6 +164,8 @@ def _modify(mode):
         ("modify-w1", "Graph modification, W1", {"scenario": "workload"}),
         ("modify-e2e", "Graph modification, end to end", {"scenario": "e2e", "training": 1}),
     ):
+        if name not in mode.modify:
+            continue
         if options["scenario"] == "workload":
             options["workload"] = "w1"
         workers = [
