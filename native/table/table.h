@@ -16,7 +16,6 @@
 #include <memory>
 #include <shared_mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/hash.h"
@@ -129,14 +128,20 @@ class Table {
   // of inserts and erases determines. No insert or erase may touch a shard while it is walked: its lock is held.
   template <typename Fn>
   void ForEach(Fn fn) const {
-    std::vector<std::pair<uint32_t, int64_t>> rows;
+    std::vector<int64_t> keys;
+    std::vector<uint64_t> order;  // row number, and in the low half the number of its key: sorted as one word
     for (int s = 0; s < shards(); ++s) {
       std::shared_lock<std::shared_mutex> lock(shards_[s].mutex);
-      rows.clear();
-      rows.reserve(shards_[s].index.size());
-      shards_[s].index.ForEach([&](int64_t key, uint32_t row) { rows.emplace_back(row, key); });
-      std::sort(rows.begin(), rows.end());
-      for (const auto& [row, key] : rows) fn(key, static_cast<const float*>(store_.row(row)));
+      keys.clear();
+      order.clear();
+      shards_[s].index.ForEach([&](int64_t key, uint32_t row) {
+        order.push_back(uint64_t{row} << 32 | keys.size());
+        keys.push_back(key);
+      });
+      std::sort(order.begin(), order.end());
+      for (const uint64_t word : order) {
+        fn(keys[static_cast<uint32_t>(word)], static_cast<const float*>(store_.row(static_cast<uint32_t>(word >> 32))));
+      }
     }
   }
 
