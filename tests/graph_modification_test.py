@@ -40,12 +40,26 @@ def columns(seed, rows):
     }
 
 
-class Strings:
+class Shape:
+    """A kind of graph: its data, how it computes ids (`reads` names their tables), and how it trains."""
+
+    is_one_shot = False
+    stays = 0  # lookups that cannot move
+
+    def dataset(self, data, repeat):
+        return tf.data.Dataset.from_tensor_slices(data).batch(BATCH).repeat(repeat)
+
+    def label(self, batch):
+        return batch["label"]
+
+    def pool(self, embeddings):
+        return tf.add_n(embeddings)
+
+
+class Strings(Shape):
     """A dict of strings and numbers; hashing, crossing, a static vocabulary; shuffled, mapped in parallel."""
 
     reads = ("city", "city", "user")
-    is_one_shot = False
-    stays = 0
 
     def dataset(self, data, repeat):
         dataset = tf.data.Dataset.from_tensor_slices(data).shuffle(64, seed=3)
@@ -63,24 +77,17 @@ class Strings:
             tf.strings.to_number(tf.strings.as_string(batch["user"]), tf.int64) * 31 % 97,
         ]
 
-    def label(self, batch):
-        return batch["label"]
-
-    def pool(self, embeddings):
-        return tf.add_n(embeddings)
-
     def step(self, loss, dense, sparse):
         step = v1.train.GradientDescentOptimizer(0.1).minimize(loss, var_list=dense)
         gradients = tf.gradients(loss, sparse)
         return [step, lazy_adam.create_hash_optimizer(0.05).apply_gradients(zip(gradients, sparse))]
 
 
-class Nested:
+class Nested(Shape):
     """A nested tuple from a one-shot iterator; casts, reshape, many ids per example, features side by side."""
 
     reads = ("user", "item", "item", "item")
     is_one_shot = True
-    stays = 0
 
     def dataset(self, data, repeat):
         rows = ((data["user"], data["items"]), (data["price"], data["label"]))
@@ -110,12 +117,10 @@ class Nested:
         return [step, optimizer.apply_gradients(optimizer.compute_gradients(loss, sparse))]
 
 
-class OneFeature:
+class OneFeature(Shape):
     """Single tensors in a tuple; one feature in two tables, one table twice with the same ids, defaults."""
 
     reads = ("a", "b", "a", "a")
-    is_one_shot = False
-    stays = 0
 
     def dataset(self, data, repeat):
         return tf.data.Dataset.from_tensor_slices((data["user"], data["label"])).batch(BATCH).repeat(repeat)
@@ -139,12 +144,10 @@ class OneFeature:
         ]
 
 
-class Functions:
+class Functions(Shape):
     """Branches and functions among the ops that compute ids; ids out of sparse and ragged tensors."""
 
     reads = ("user", "user", "item")
-    is_one_shot = False
-    stays = 0
 
     def dataset(self, data, repeat):
         def add(row):
@@ -167,9 +170,6 @@ class Functions:
             ragged = tf.identity(batch["ragged"].flat_values)
         return [user, double(ragged), tags]
 
-    def label(self, batch):
-        return batch["label"]
-
     def pool(self, embeddings):
         user, ragged, tags = embeddings
         return user * 2 + ragged + tf.reduce_sum(tags, 1)
@@ -180,15 +180,11 @@ class Functions:
             return [lazy_adam.create_hash_optimizer(0.05).apply_gradients(zip(tf.gradients(loss, sparse), sparse))]
 
 
-class Mixed:
+class Mixed(Shape):
     """Some ids can move, others depend on a variable or on nothing; they read the same tables."""
 
     reads = ("user", "user", "item", "item")
-    is_one_shot = False
     stays = 2
-
-    def dataset(self, data, repeat):
-        return tf.data.Dataset.from_tensor_slices(data).batch(BATCH).repeat(repeat)
 
     def ids(self, batch):
         turn = tf.cast(v1.train.get_or_create_global_step(), tf.int64)
@@ -198,12 +194,6 @@ class Mixed:
             batch["items"][:, 0],
             tf.constant(np.arange(BATCH) % 3),
         ]
-
-    def label(self, batch):
-        return batch["label"]
-
-    def pool(self, embeddings):
-        return tf.add_n(embeddings)
 
     def step(self, loss, dense, sparse):
         step = v1.train.GradientDescentOptimizer(0.1).minimize(loss, var_list=dense)

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from benchmarks import clicks, scratch, worker, workloads
 from benchmarks.peers import deep_net
+from benchmarks.peers.feeding import Fed
 
 v1 = tf.compat.v1
 v1.disable_eager_execution()
@@ -109,18 +110,10 @@ def workload(workload, optimizer, scale, checkpoint=False):
     initialize(session, tables, -0.05, 0.05)
     bytes_per_row = (worker.resident_bytes() - before) / (work.tables * work.rows)
 
-    batches = work.indices()
-
-    def step(op):
-        call = session.make_callable(op, feed_list=[ids])
-        return lambda i: call(batches[i % len(batches)])
-
-    first = next(iter(ways.values()))
-    untrained = session.run(first, {ids: batches[0]})
-    trains = {way: step(op) for way, op in trains.items()}
-    next(iter(trains.values()))(0)
-    assert (session.run(first, {ids: batches[0]}) != untrained).any(axis=1).all(), "training must change the rows"
-    forward = worker.Fastest({way: step(output.op) for way, output in ways.items()})
+    fed = Fed(session, ids, work.indices())
+    trains = {way: fed.step(op) for way, op in trains.items()}
+    fed.check_training(next(iter(ways.values())), next(iter(trains.values())))
+    forward = worker.Fastest({way: fed.step(output.op) for way, output in ways.items()})
     measures = {
         "forward": worker.Measure(forward, work.ids_per_batch),
         "train": worker.Measure(worker.Fastest(trains), work.ids_per_batch),

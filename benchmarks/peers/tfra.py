@@ -12,6 +12,7 @@ from tensorflow_recommenders_addons import dynamic_embedding as de
 
 from benchmarks import clicks, scratch, worker, workloads
 from benchmarks.peers import deep_net
+from benchmarks.peers.feeding import Fed
 
 v1 = tf.compat.v1
 v1.disable_eager_execution()
@@ -128,19 +129,11 @@ def workload(workload, optimizer, scale, checkpoint=False):
     tables.populate(session, -0.05, 0.05)
     bytes_per_row = (worker.resident_bytes() - before) / (work.tables * work.rows)
 
-    batches = work.keys()
-
-    def step(op):
-        call = session.make_callable(op, feed_list=[ids])
-        return lambda i: call(batches[i % len(batches)])
-
-    first = next(iter(ways.values()))
-    untrained = session.run(first, {ids: batches[0]})
-    train = step(train)
-    train(0)
-    assert (session.run(first, {ids: batches[0]}) != untrained).any(axis=1).all(), "training must change the rows"
+    fed = Fed(session, ids, work.keys())
+    train = fed.step(train)
+    fed.check_training(next(iter(ways.values())), train)
     assert tables.size(session) == work.tables * work.rows
-    forward = worker.Fastest({way: step(output.op) for way, output in ways.items()})
+    forward = worker.Fastest({way: fed.step(output.op) for way, output in ways.items()})
     measures = {
         "forward": worker.Measure(forward, work.ids_per_batch),
         "train": worker.Measure(train, work.ids_per_batch),

@@ -84,37 +84,37 @@ def _is_filler(gradient, output):
     return op is not None and op.type == "ZerosLike" and op.inputs[0] is output
 
 
+def fold(gradient, rows, plan, table, feature, is_pooled):
+    """The gradient of `rows`, out of that of what a lookup of a feature gave."""
+    from mx_rec._native import library
+
+    return library.ops().mxrec_fold(
+        gradient=gradient,
+        plan=plan,
+        table=table,
+        feature=feature,
+        pooled=is_pooled,
+        dim=rows.shape[1],
+        name="fold",
+    )
+
+
 def _embeddings(op, gradient):
     import tensorflow as tf
 
-    from mx_rec._native import library
-
-    rows = library.ops().mxrec_fold(
-        gradient=tf.convert_to_tensor(gradient),
-        plan=op.inputs[2],
-        table=op.get_attr("table"),
-        feature=op.get_attr("feature"),
-        pooled=op.get_attr("pooled"),
-        dim=op.inputs[1].shape[1],
-        name="fold",
-    )
-    return [None, rows, None]
+    _, rows, plan = op.inputs
+    attributes = [op.get_attr(name) for name in ("table", "feature", "pooled")]
+    return [None, fold(tf.convert_to_tensor(gradient), rows, plan, *attributes), None]
 
 
 def _joined(op, gradient):
     import tensorflow as tf
 
-    from mx_rec._native import library
-
-    plan, rows = op.inputs[-1], list(op.inputs)[1:-1]
-    dims = [tensor.shape[1] for tensor in rows]
-    parts = tf.split(tf.convert_to_tensor(gradient), dims, axis=-1)
+    _, *rows, plan = op.inputs
+    parts = tf.split(tf.convert_to_tensor(gradient), [tensor.shape[1] for tensor in rows], axis=-1)
+    attributes = zip(*(op.get_attr(name) for name in ("tables", "features", "pooled")))
     folds = [
-        library.ops().mxrec_fold(
-            gradient=part, plan=plan, table=table, feature=feature, pooled=bool(pooled), dim=dim, name="fold"
-        )
-        for part, table, feature, pooled, dim in zip(
-            parts, op.get_attr("tables"), op.get_attr("features"), op.get_attr("pooled"), dims
-        )
+        fold(part, its_rows, plan, table, feature, bool(pooled))
+        for part, its_rows, (table, feature, pooled) in zip(parts, rows, attributes)
     ]
     return [None, *folds, None]

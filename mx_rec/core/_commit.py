@@ -46,6 +46,11 @@ class Commit:
         return self.op.outputs[self._tables + self.number]
 
     @property
+    def is_pooled(self) -> bool:
+        """Whether the op pools its only feature."""
+        return list(self.op.get_attr("views")) == [POOLED]
+
+    @property
     def gives_rows(self) -> bool:
         """Whether a script takes the rows from their collection."""
         return bool(self.op.get_attr("with_rows")[self.number])
@@ -66,6 +71,17 @@ class Commit:
         set_entry(self.op, "modes", self.number, _INSERT if is_train else _READ)
         set_entry(self.op, "views", self.features[feature], POOLED if is_pooled else EACH)
         return self.op.outputs[2 * self._tables + self.features[feature]]
+
+
+def prepare(ids, layout, name="prepare"):
+    """The plan of int64 tensors of ids, one for each feature of `layout`."""
+    return library.ops().mxrec_prepare(
+        ids=ids,
+        tables=layout.tables,
+        table_of_feature=layout.table_of_feature,
+        grouped=layout.is_grouped,
+        name=name,
+    )
 
 
 def of_plan(plan) -> Commit:

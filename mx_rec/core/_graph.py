@@ -6,15 +6,13 @@ from typing import Optional
 
 @dataclasses.dataclass(frozen=True)
 class TensorLookup:
-    """A lookup of a tensor of ids, prepared in the step."""
+    """A lookup of a tensor of ids, prepared in the step, that graph modification shall move."""
 
     name: str
     table: object
     ids: object  # int64, as they are prepared
     plan: object
     is_train: bool
-    is_pooled: bool
-    modify_graph: bool  # whether the script asked for it
     batch: object  # the structure of tensors that the script gave, or None
 
 
@@ -34,16 +32,12 @@ class GraphState:
     # optimizer -> its variables in this graph
     optimizer_variables: dict[object, tuple] = dataclasses.field(default_factory=dict)
     lookup_names: dict[str, int] = dataclasses.field(default_factory=dict)
-    tensor_lookups: list[TensorLookup] = dataclasses.field(default_factory=list)
+    to_move: list[TensorLookup] = dataclasses.field(default_factory=list)
     # what graph modification put in place of the script's iterators; None: it has not run
     replacements: Optional[list[object]] = None
     # is_train -> the op that initializes all of their iterators, where there are several
     initializers: dict[bool, object] = dataclasses.field(default_factory=dict)
     is_started: bool = False
-
-    @property
-    def wants_modification(self) -> bool:
-        return any(lookup.modify_graph for lookup in self.tensor_lookups)
 
 
 # Counts terminations: a state of an earlier count belongs to tables that are gone.

@@ -24,23 +24,14 @@ def from_tensor(table, ids, is_train, combiner=None, modify_graph=False, batch=N
 
     layout = _commit.Layout((table.table_name,), (0,), is_grouped=is_train)
     ids_shape, ids = ids.shape, tf.cast(ids, tf.int64)
-    plan = library.ops().mxrec_prepare(
-        ids=[ids],
-        tables=layout.tables,
-        table_of_feature=layout.table_of_feature,
-        grouped=layout.is_grouped,
-        name="prepare",
-    )
+    plan = _commit.prepare([ids], layout)
     found = _view(plan, layout, table, 0, ids_shape, is_train, combiner)
-    name = tf.compat.v1.get_default_graph().get_name_scope()
-    is_pooled = (_graph.key(plan), is_train, 0, True) in _graph.state().embeddings
     if modify_graph:
         from mx_rec.graph import _guard
 
         _guard.install()
-    _graph.state().tensor_lookups.append(
-        _graph.TensorLookup(name, table, ids, plan, is_train, is_pooled, modify_graph, batch)
-    )
+        name = tf.compat.v1.get_default_graph().get_name_scope()
+        _graph.state().to_move.append(_graph.TensorLookup(name, table, ids, plan, is_train, batch))
     return found
 
 

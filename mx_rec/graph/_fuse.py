@@ -11,6 +11,7 @@ import dataclasses
 import tensorflow as tf
 
 from mx_rec._native import library
+from mx_rec._native.gradients import fold
 from mx_rec.core._attributes import set_attributes, set_entry
 from mx_rec.core._commit import EACH, POOLED
 from mx_rec.graph._pipeline import replace, replace_control
@@ -78,11 +79,11 @@ class _Lookups:
         """The folds of the gradient of an MxrecEmbeddings op."""
         plan, feature = embeddings.inputs[2], embeddings.get_attr("feature")
         return [
-            fold
-            for fold in self.folds
-            if fold.inputs[1] is plan
-            and fold.get_attr("feature") == feature
-            and fold.get_attr("pooled") == embeddings.get_attr("pooled")
+            op
+            for op in self.folds
+            if op.inputs[1] is plan
+            and op.get_attr("feature") == feature
+            and op.get_attr("pooled") == embeddings.get_attr("pooled")
         ]
 
 
@@ -122,14 +123,15 @@ def _pool(op, lookups):
     if None in chains or not all(reader is op or lookups.is_dead(reader, dead) for reader in embeddings.consumers()):
         return []
     commit, feature = _place(embeddings.op)
-    number = embeddings.op.get_attr("feature")
+    source, rows, plan = embeddings.op.inputs
+    table, number = embeddings.op.get_attr("table"), embeddings.op.get_attr("feature")
     with tf.name_scope(op.name + "_pooled/"), tf.control_dependencies(None):
         spare = lookups.spare(commit)
         pooled = library.ops().mxrec_embeddings(
-            embeddings=commit.outputs[2 * len(commit.get_attr("dims")) + feature],
-            rows=embeddings.op.inputs[1],
-            plan=embeddings.op.inputs[2],
-            table=embeddings.op.get_attr("table"),
+            embeddings=source,
+            rows=rows,
+            plan=plan,
+            table=table,
             feature=number,
             pooled=True,
             ids_shape=embeddings.op.get_attr("ids_shape"),
@@ -138,27 +140,15 @@ def _pool(op, lookups):
         result = pooled if size is None else pooled / size
         gradients = [chain.gradient if size is None else chain.gradient / size for chain in chains]
     _run_after_the_same(pooled.op, [op, embeddings.op])
-    embeddings.op._update_input(0, spare.outputs[embeddings.op.inputs[0].value_index])
+    embeddings.op._update_input(0, spare.outputs[source.value_index])
     set_entry(commit, "views", feature, POOLED)
     result.set_shape(op.outputs[0].shape)
     replace(op.outputs[0], result)
     for chain, gradient in zip(chains, gradients):
-        fold = chain.fold
-        lookups.pooled[fold.inputs[1].name, number, fold.inputs[0].name] = gradient
-        with tf.name_scope(fold.name + "_pooled/"), tf.control_dependencies(None):
-            replace(fold.outputs[0], _fold_of(embeddings.op, gradient))
+        lookups.pooled[plan.name, number, chain.fold.inputs[0].name] = gradient
+        with tf.name_scope(chain.fold.name + "_pooled/"), tf.control_dependencies(None):
+            replace(chain.fold.outputs[0], fold(gradient, rows, plan, table, number, True))
     return [Fused(op.name, op.type, 1)]
-
-
-def _fold_of(embeddings, gradient):
-    return library.ops().mxrec_fold(
-        gradient=gradient,
-        plan=embeddings.inputs[2],
-        table=embeddings.get_attr("table"),
-        feature=embeddings.get_attr("feature"),
-        pooled=True,
-        dim=embeddings.inputs[1].shape[1],
-    )
 
 
 def _pool_updates(lookups):
@@ -243,7 +233,7 @@ def _join(op, lookups):
     with tf.name_scope(op.name + "_joined/"), tf.control_dependencies(None):
         spare = lookups.spare(commit)
         joined = library.ops().mxrec_joined(
-            embeddings=commit.outputs[2 * len(commit.get_attr("dims")) + leader],
+            embeddings=parts[features.index(leader)].op.inputs[0],
             rows=[part.op.inputs[1] for part in parts],
             plan=parts[0].op.inputs[2],
             tables=[part.op.get_attr("table") for part in parts],

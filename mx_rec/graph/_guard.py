@@ -26,13 +26,11 @@ def _init(self, target="", graph=None, config=None):
     from mx_rec.core import _graph
 
     state = _graph.state(graph)
-    if state.replacements is None:
-        wanted = [lookup.name for lookup in state.tensor_lookups if lookup.modify_graph]
-        if wanted:
-            self._session = None  # its destructor looks for it
-            raise RuntimeError(
-                f"lookup '{wanted[0]}' has modify_graph=True, but the graph has not been modified: call "
-                "modify_graph_and_start_emb_cache() before the session is made, or add GraphModifierHook() to the "
-                "hooks of a monitored session or Estimator"
-            )
+    if state.to_move and state.replacements is None:
+        self._session = None  # its destructor looks for it
+        raise RuntimeError(
+            f"lookup '{state.to_move[0].name}' has modify_graph=True, but the graph has not been modified: call "
+            "modify_graph_and_start_emb_cache() before the session is made, or add GraphModifierHook() to the hooks of "
+            "a monitored session or Estimator"
+        )
     _stock(self, target, graph, config)

@@ -6,7 +6,7 @@ from mx_rec._native import library
 from mx_rec._native.gradients import folds_of, origin_of, parts_of
 from mx_rec.core import _commit
 from mx_rec.core._attributes import set_attributes
-from mx_rec.graph._pipeline import replace, replace_control
+from mx_rec.graph._pipeline import replace, replace_control, replace_input
 from mx_rec.optimizers import _fold_update
 
 # The ops that know a plan's numbering. A plan that another op reads keeps its own.
@@ -62,22 +62,16 @@ def _redirect(lookup, feature, plan, layout, commit):
         elif reader.type == "MxrecFoldUpdate":
             set_attributes(reader, table_in_plan=[table], feature_of_gradient=[feature])
         if reader is not old.op:
-            _replace_input(reader, lookup.plan, plan)
+            replace_input(reader, lookup.plan, plan)
     handles = commit.handles
     if layout.table_of_feature.count(table) > 1:
         # The other features' keys are none of this lookup's business: without a gradient they must not be updated.
         handles = library.ops().mxrec_touched(handles=handles, plan=plan, table=table, features=[feature])
     if old.gives_rows:
         commit.give_rows()
-    replace(old.op.outputs[-1], commit.embeddings(feature, lookup.is_pooled, lookup.is_train))
+    replace(old.op.outputs[-1], commit.embeddings(feature, old.is_pooled, lookup.is_train))
     replace(old.rows, commit.rows)
     replace(old.handles, handles)
-
-
-def _replace_input(op, old, new):
-    for number, tensor in enumerate(op.inputs):
-        if tensor is old:
-            op._update_input(number, new)
 
 
 def _merge_updates(plan, handles):

@@ -87,9 +87,8 @@ def replace(old, new) -> None:
     """Makes everything that reads the tensor `old` read `new`: ops, collections, and sessions that are asked for it or
     fed with it. What runs after an op whose only output is `old` runs after the op of `new`."""
     for op in old.consumers():
-        for number, tensor in enumerate(op.inputs):
-            if tensor is old and op is not new.op:
-                op._update_input(number, new)
+        if op is not new.op:
+            replace_input(op, old, new)
     for name in old.graph.collections:
         collection = old.graph.get_collection_ref(name)
         for number in range(list.__len__(collection)):
@@ -99,6 +98,13 @@ def replace(old, new) -> None:
     if len(old.op.outputs) == 1:
         old.op._as_graph_element = lambda: new.op
         replace_control([old.op], new.op)
+
+
+def replace_input(op, old, new) -> None:
+    """Makes one op read the tensor `new` wherever it read `old`."""
+    for number, tensor in enumerate(op.inputs):
+        if tensor is old:
+            op._update_input(number, new)
 
 
 def replace_control(old, new) -> None:

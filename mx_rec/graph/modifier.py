@@ -10,8 +10,7 @@ import os
 import tensorflow as tf
 
 from mx_rec import _check, _config
-from mx_rec._native import library
-from mx_rec.core import _graph
+from mx_rec.core import _commit, _graph
 from mx_rec.core.asc.manager import start_asc_pipeline
 from mx_rec.graph import _find, _merge, _pipeline, _report
 from mx_rec.graph._copy import Copier
@@ -94,8 +93,7 @@ def _modify(graph):
     state = _graph.state(graph)
     if state.replacements is not None:
         return
-    wanted = [lookup for lookup in state.tensor_lookups if lookup.modify_graph]
-    if not wanted:
+    if not state.to_move:
         if not any(table.lookup_count for table in state.tables.values()):
             raise RuntimeError(
                 "there is no lookup in this graph: call sparse_lookup(..., modify_graph=True) before modifying it"
@@ -103,14 +101,14 @@ def _modify(graph):
         logger.warning("graph modification: no lookup has modify_graph=True, nothing is moved")
     report = _report.Report()
     slices = {}
-    for lookup in wanted:
+    for lookup in state.to_move:
         try:
             found = _find.trace(lookup)
             _pipeline.Source(found.get_next.inputs[0].op, [found.get_next]).check()
             slices[lookup.plan.name] = found
         except _find.Stays as reason:
             report.stayed.append(_report.Stayed(lookup.name, lookup.table.table_name, str(reason)))
-    moving = [lookup for lookup in wanted if lookup.plan.name in slices]
+    moving = [lookup for lookup in state.to_move if lookup.plan.name in slices]
     sources = {}
     for lookup in moving:
         get_next = slices[lookup.plan.name].get_next
@@ -154,14 +152,7 @@ class _Batch:
     def prepare(self, flat):
         ids = dict(zip((lookup.plan.name for lookup in self.lookups), self.copier(flat)))
         plans = [
-            library.ops().mxrec_prepare(
-                ids=[ids[lookup.plan.name] for lookup in group.lookups],
-                tables=group.layout.tables,
-                table_of_feature=group.layout.table_of_feature,
-                grouped=group.layout.is_grouped,
-                name="prepare",
-            )
-            for group in self.groups
+            _commit.prepare([ids[lookup.plan.name] for lookup in group.lookups], group.layout) for group in self.groups
         ]
         names = {lookup.ids.name: lookup.plan.name for lookup in self.lookups}
         return [*plans, *(ids[names[tensor.name]] for tensor in self.shared_ids)]

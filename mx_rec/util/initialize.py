@@ -215,7 +215,7 @@ class ConfigInitializer:
         """Whether a lookup of the default graph asked for graph modification."""
         from mx_rec.core import _graph
 
-        return _graph.state().wants_modification
+        return bool(_graph.state().to_move)
 
     def __getattr__(self, name):
         config = _config.current()

@@ -116,41 +116,6 @@ int64_t Table::Seal(int64_t epoch, const int64_t* keys, const int64_t* hints, in
   return static_cast<int64_t>(sum);
 }
 
-namespace {
-
-// out[i] = the row of keys[i], or kNone, in the index that index_of(hash) gives. The places to search are requested
-// from memory in blocks, while those requested before are searched: requests that miss the TLB overlap only if they
-// stand close together.
-template <typename IndexOf>
-void FindAll(const int64_t* keys, int64_t n, IndexOf index_of, int64_t* out) {
-  constexpr int64_t kBlock = 16;
-  struct Search {
-    uint64_t hash;
-    const KeyIndex* index;
-  };
-  Search searches[2][kBlock];
-  auto request = [&](int64_t begin, Search* block) {
-    const int64_t size = std::min(kBlock, n - begin);
-    for (int64_t i = 0; i < size; ++i) {
-      const uint64_t hash = HashKey(keys[begin + i]);
-      block[i] = {hash, &index_of(hash)};
-    }
-    for (int64_t i = 0; i < size; ++i) block[i].index->Prefetch(block[i].hash);
-  };
-  if (n > 0) request(0, searches[0]);
-  int now = 0;
-  for (int64_t begin = 0; begin < n; begin += kBlock, now = 1 - now) {
-    if (begin + kBlock < n) request(begin + kBlock, searches[1 - now]);
-    const int64_t size = std::min(kBlock, n - begin);
-    for (int64_t i = 0; i < size; ++i) {
-      const Search& search = searches[now][i];
-      out[begin + i] = search.index->Find(search.hash, keys[begin + i]);
-    }
-  }
-}
-
-}  // namespace
-
 int64_t Table::Hint(int shard, const int64_t* keys, int64_t n, int64_t* hints) const {
   const Shard& s = shards_[shard];
   std::shared_lock<std::shared_mutex> lock(s.mutex);

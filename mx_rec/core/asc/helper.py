@@ -1,6 +1,7 @@
 """get_asc_insert_func: the preparation stage, as a function for `dataset.map`."""
 
 from mx_rec import _check
+from mx_rec.core import _commit
 from mx_rec.core.asc._insertion import Feature, Insertion
 from mx_rec.core.asc.feature_spec import FeatureSpec
 from mx_rec.util.log import logger
@@ -57,8 +58,6 @@ def _specs(tgt_key_specs, args_index_list, table_names):
 def _prepare(args, specs, is_training, dump_graph):
     import tensorflow as tf
 
-    from mx_rec._native import library
-
     batch = args[0] if len(args) == 1 else args
     tables, ids, features, present = [], [], {}, []
     for spec in specs:
@@ -82,13 +81,7 @@ def _prepare(args, specs, is_training, dump_graph):
     # on it.
     plan_key = f"{sorted(map(str, batch))[-1]}_read_emb_key" if isinstance(batch, dict) else None
     insertion = Insertion(plan_key, tuple(tables), features, present, is_training)
-    plan = library.ops().mxrec_prepare(
-        ids=ids,
-        tables=tables,
-        table_of_feature=[features[id(spec)].table for spec in present],
-        grouped=is_training,
-        name=insertion.op_name,
-    )
+    plan = _commit.prepare(ids, insertion.layout, insertion.op_name)
     for spec in present:
         spec.insertions.append(insertion)
     if dump_graph:

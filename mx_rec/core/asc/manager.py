@@ -21,7 +21,7 @@ def start_asc_pipeline() -> None:
     if state.is_started:
         return
     state.is_started = True
-    _fuse(state)
+    _fuse_lookups(state)
     for table in tables.values():
         limit = table.native_limit
         logger.info(
@@ -33,7 +33,7 @@ def start_asc_pipeline() -> None:
         )
 
 
-def _fuse(state):
+def _fuse_lookups(state):
     import tensorflow as tf
 
     from mx_rec.graph import _fuse, _report
