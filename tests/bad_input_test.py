@@ -298,10 +298,17 @@ def test_a_missing_timestamp_is_a_key_error():
         batch_of([FeatureSpec("ids"), FeatureSpec("time", is_timestamp=True)])
 
 
-def test_a_timestamp_of_a_batch_must_be_a_scalar():
+@pytest.mark.parametrize(
+    "time, message",
+    [
+        (np.zeros((8, 2), np.int64), r"scalar, or hold one number for each sample.*, 2\)"),
+        (np.zeros(8, np.float32), "int64 seconds, got float32"),
+    ],
+)
+def test_a_timestamp_must_be_one_whole_number_for_the_batch_or_for_each_sample(time, message):
     init()
-    with pytest.raises(ValueError, match="scalar"):
-        batch_of([FeatureSpec("ids"), FeatureSpec("time", is_timestamp=True)], ids=np.arange(8), time=np.arange(8))
+    with pytest.raises(ValueError, match=message):
+        batch_of([FeatureSpec("ids"), FeatureSpec("time", is_timestamp=True)], ids=np.arange(8), time=time)
 
 
 def test_float_ids_are_refused_naming_the_spec_and_the_dtype():

@@ -720,18 +720,20 @@ def test_a_graph_that_is_not_the_default_one():
         assert sorted(table.native.keys()) == [0, 1]
 
 
-def test_carries_timestamps_and_access_configurations_along(started):
+def test_carries_timestamps_and_collections_along(started):
     iterator, batch = numbers()
-    v1.add_to_collection(ASCEND_TIMESTAMP, tf.cast(batch["x"][0], tf.int64))
-    v1.add_to_collection(ASCEND_TIMESTAMP, batch["y"])
-    config = {"access_threshold": 2, "eviction_threshold": 10}
-    embeddings = sparse_lookup(model.table("t"), batch["x"], modify_graph=True, access_and_evict_config=config)
+    v1.add_to_collection(ASCEND_TIMESTAMP, tf.cast(batch["x"][0], tf.int64) + 100)
+    v1.add_to_collection("others", batch["y"])
+    config = {"access_threshold": 1, "eviction_threshold": 10}
+    table = model.table("t")
+    embeddings = sparse_lookup(table, batch["x"], modify_graph=True, access_and_evict_config=config)
     modify_graph_and_start_emb_cache()
     with v1.Session() as session:
         session.run([v1.global_variables_initializer(), iterator.initializer])
         session.run(embeddings)
-        assert session.run(v1.get_collection(ASCEND_TIMESTAMP))[0] == 2
-        np.testing.assert_array_equal(session.run(v1.get_collection(ASCEND_TIMESTAMP)[1]), [4, 5])
+        assert session.run(v1.get_collection(ASCEND_TIMESTAMP))[0] == 102
+        np.testing.assert_array_equal(session.run(v1.get_collection("others")[0]), [4, 5])
+    assert table.native.history([0, 1, 2])[1].tolist() == [100, 100, 0]
 
 
 def test_by_address_training_survives_the_move(started):

@@ -160,7 +160,7 @@ def test_batches_may_be_prepared_before_any_row_exists(create):
     expected = trained(data, create)
     with Run(data, create) as run:
         feeds = run.prepare()
-        assert all(table.stats()["inserted"] == 0 for table in run.model.tables.values())
+        assert all(table.stats()["admitted"] == 0 for table in run.model.tables.values())
         run.train(feeds=feeds).assert_same(expected)
 
 
@@ -205,7 +205,7 @@ def parts_of(plan):
     """[(keys, hints)] of a plan's tables, as views (native/batch/plan.h)."""
     parts = []
     for t in range(plan[1]):
-        _, _, _, keys, first, _ = plan[4 + 6 * t : 10 + 6 * t]
+        _, _, _, keys, first, _ = plan[6 + 6 * t : 12 + 6 * t]
         parts.append((plan[first : first + keys], plan[first + keys : first + 2 * keys]))
     return parts
 
@@ -471,12 +471,12 @@ def test_rows_inserted_are_rows_present_and_rows_erased(expansion):
                 erased[name] += len(gone)
                 present[name] -= gone
                 stats = table.stats()
-                assert (stats["rows"], stats["inserted"], stats["erased"]) == (
+                assert (stats["rows"], stats["admitted"], stats["evicted"]) == (
                     len(present[name]),
                     inserted[name],
                     erased[name],
                 )
-                assert stats["inserted"] == stats["rows"] + stats["erased"]
+                assert stats["admitted"] == stats["rows"] + stats["evicted"]
                 assert set(table.native.keys().tolist()) == present[name]
                 assert table.size() == len(present[name])
 
@@ -591,7 +591,7 @@ def test_evaluation_of_unknown_keys_reads_zeros_and_inserts_nothing(started):
         session.run(v1.global_variables_initializer())
         for values in session.run([embeddings, in_step]):
             np.testing.assert_array_equal(values, 0.0)
-    assert table.stats()["inserted"] == 0
+    assert table.stats()["admitted"] == 0
 
 
 @pytest.mark.parametrize("first", ["trained", "frozen"])

@@ -26,7 +26,7 @@ class _File(ctypes.Structure):
 
 def save(table: NativeTable, directory: str) -> tuple[int, dict[str, FileFacts]]:
     """Writes the table into the new directory `directory`, synced. Returns (rows, files by relative name)."""
-    capacity = 4 + 2 * len(table.slots)
+    capacity = 12 + 2 * len(table.slots)
     files = (_File * capacity)()
     rows, count = ctypes.c_int64(), ctypes.c_int32()
     check(

@@ -31,7 +31,7 @@ class InitializerSpec:
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """A table's numbers at one moment; inserted = rows + erased."""
+    """A table's numbers at one moment; inserted = rows + erased, seen = inserted + refused (native/table/history.h)."""
 
     rows: int
     capacity: int
@@ -39,6 +39,21 @@ class Facts:
     inserted: int
     erased: int
     shards: int
+    seen: int
+    refused: int
+    candidates: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Tracking:
+    """What a table tracks of its keys; thresholds of -1 are off."""
+
+    access_threshold: int
+    eviction_threshold: int
+    coefficient: int
+    filter_bytes: int
+    now: int = 0
+    step: int = 0
 
 
 def _pointer(array, kind):
@@ -95,9 +110,40 @@ class NativeTable:
             names.append(buffer.value.decode())
 
     def facts(self) -> Facts:
-        numbers = (ctypes.c_int64 * 6)()
+        numbers = (ctypes.c_int64 * len(dataclasses.fields(Facts)))()
         check(library.core().mxrec_table_facts(self._encoded, numbers))
         return Facts(*numbers)
+
+    def track(self, tracking: Tracking) -> None:
+        """Makes the table count and date its keys (native/table/table.h: Track)."""
+        numbers = (ctypes.c_int64 * 4)(*dataclasses.astuple(tracking)[:4])
+        check(library.core().mxrec_table_track(self._encoded, numbers))
+
+    @property
+    def tracking(self) -> Optional[Tracking]:
+        """What the table tracks now; None if nothing."""
+        numbers = (ctypes.c_int64 * len(dataclasses.fields(Tracking)))()
+        code = library.core().mxrec_table_tracking(self._encoded, numbers)
+        if code == NOT_FOUND:
+            return None
+        check(code)
+        return Tracking(*numbers)
+
+    def restore_tracking(self, access_threshold: int, eviction_threshold: int, coefficient: int, step: int) -> None:
+        """Sets what a checkpoint holds beside the history of the keys."""
+        numbers = [ctypes.c_int64(n) for n in (access_threshold, eviction_threshold, coefficient, step)]
+        check(library.core().mxrec_table_restore_tracking(self._encoded, *numbers))
+
+    def history(self, keys) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(count, last time, last step), int64 [n] each, of `keys`, with a row or without; zeros where unknown."""
+        keys = np.ascontiguousarray(keys, np.int64).reshape(-1)
+        found = tuple(np.empty(keys.size, np.int64) for _ in range(3))
+        check(
+            library.core().mxrec_table_history(
+                self._encoded, _pointer(keys, _I64), ctypes.c_int64(keys.size), *(_pointer(a, _I64) for a in found)
+            )
+        )
+        return found
 
     def keys(self) -> np.ndarray:
         """All keys, int64, in the table's own order."""
@@ -155,6 +201,41 @@ class NativeTable:
 
     def clear(self) -> None:
         check(library.core().mxrec_table_clear(self._encoded))
+
+
+class Eviction:
+    """A pass of eviction over one table (native/table/eviction.h)."""
+
+    SCORES = {"time": 0, "step": 1, "count": 2, "norm": 3}
+
+    def __init__(self, table: NativeTable, score: str, threshold: float, keep: int):
+        self.table = table
+        self.evicted = 0
+        self.is_done = False
+        self._handle = ctypes.c_void_p()
+        check(
+            library.core().mxrec_eviction_begin(
+                table.name.encode(),
+                ctypes.c_int32(self.SCORES[score]),
+                ctypes.c_double(threshold),
+                ctypes.c_int64(keep),
+                ctypes.byref(self._handle),
+            )
+        )
+
+    def run(self, rows: int) -> None:
+        """Walks on over `rows` rows or a little more. No step of the table may be running."""
+        done, evicted = ctypes.c_int32(), ctypes.c_int64()
+        check(
+            library.core().mxrec_eviction_run(
+                self._handle, ctypes.c_int64(rows), ctypes.byref(done), ctypes.byref(evicted)
+            )
+        )
+        self.evicted, self.is_done = evicted.value, bool(done.value)
+
+    def __del__(self):
+        if self._handle:
+            library.core().mxrec_eviction_end(self._handle)
 
 
 def clear_all() -> None:

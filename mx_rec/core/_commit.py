@@ -36,6 +36,7 @@ class Commit:
     op: object
     number: int  # of the table, in the op
     features: dict[int, int]  # number in the plan -> number in the op
+    is_second: bool = False  # another op has inserted and counted the keys
 
     @property
     def rows(self):
@@ -68,15 +69,16 @@ class Commit:
 
     def embeddings(self, feature, is_pooled, is_train):
         """The op's output for a feature of the plan; asks the op for it."""
-        set_entry(self.op, "modes", self.number, _INSERT if is_train else _READ)
+        set_entry(self.op, "modes", self.number, _INSERT if is_train and not self.is_second else _READ)
         set_entry(self.op, "views", self.features[feature], POOLED if is_pooled else EACH)
         return self.op.outputs[2 * self._tables + self.features[feature]]
 
 
-def prepare(ids, layout, name="prepare"):
-    """The plan of int64 tensors of ids, one for each feature of `layout`."""
+def prepare(ids, layout, times=(), name="prepare"):
+    """The plan of int64 tensors of ids, one for each feature of `layout`, and of one tensor of timestamps or none."""
     return library.ops().mxrec_prepare(
         ids=ids,
+        times=list(times),
         tables=layout.tables,
         table_of_feature=layout.table_of_feature,
         grouped=layout.is_grouped,
@@ -98,11 +100,14 @@ def commit(plan, layout, table, feature, is_pooled, is_train) -> Commit:
     # Inside a branch the outputs cannot serve other lookups, so other tables have no business there.
     is_shared = found is not None or _graph.is_top_level(plan.graph)
     if found is not None and not found.serves(feature, is_pooled):
-        # The feature is looked up both pooled and not: the second view gets a commit of its own.
-        shared = state.commits.setdefault((_graph.key(plan), is_train, is_pooled), {})
+        # The feature is looked up both pooled and not: the second view gets a commit of its own, which finds the rows
+        # that the first one has made.
+        first, shared = found.op, state.commits.setdefault((_graph.key(plan), is_train, is_pooled), {})
         found = shared.get(table.table_name)
         if found is None:
-            found = shared.setdefault(table.table_name, build(plan, layout, [table.table_name])[table.table_name])
+            found = dataclasses.replace(build(plan, layout, [table.table_name])[table.table_name], is_second=True)
+            found.op._add_control_input(first)
+            shared[table.table_name] = found
     if found is None:
         names = [name for name in layout.tables if name in state.tables and name not in shared]
         made = build(plan, layout, names if is_shared else [table.table_name], is_shared)

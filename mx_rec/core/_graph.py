@@ -6,7 +6,7 @@ from typing import Optional
 
 @dataclasses.dataclass(frozen=True)
 class TensorLookup:
-    """A lookup of a tensor of ids, prepared in the step, that graph modification shall move."""
+    """A lookup of a tensor of ids, prepared in the step."""
 
     name: str
     table: object
@@ -14,6 +14,12 @@ class TensorLookup:
     plan: object
     is_train: bool
     batch: object  # the structure of tensors that the script gave, or None
+    moves: bool  # whether graph modification shall move it
+
+    @property
+    def times(self) -> list[object]:
+        """The timestamps that the plan is prepared with, one tensor, or none as far as is known."""
+        return [tensor for tensor in self.plan.op.inputs[1:] if tensor.op.type != "PlaceholderWithDefault"]
 
 
 @dataclasses.dataclass
@@ -32,12 +38,17 @@ class GraphState:
     # optimizer -> its variables in this graph
     optimizer_variables: dict[object, tuple] = dataclasses.field(default_factory=dict)
     lookup_names: dict[str, int] = dataclasses.field(default_factory=dict)
-    to_move: list[TensorLookup] = dataclasses.field(default_factory=list)
+    tensor_lookups: list[TensorLookup] = dataclasses.field(default_factory=list)
     # what graph modification put in place of the script's iterators; None: it has not run
     replacements: Optional[list[object]] = None
     # is_train -> the op that initializes all of their iterators, where there are several
     initializers: dict[bool, object] = dataclasses.field(default_factory=dict)
     is_started: bool = False
+
+    @property
+    def to_move(self) -> list[TensorLookup]:
+        """The lookups that graph modification shall move."""
+        return [lookup for lookup in self.tensor_lookups if lookup.moves]
 
 
 # Counts terminations: a state of an earlier count belongs to tables that are gone.

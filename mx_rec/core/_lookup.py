@@ -3,7 +3,7 @@
 import dataclasses
 
 from mx_rec._native import library
-from mx_rec.core import _commit, _graph
+from mx_rec.core import _commit, _graph, _timestamp, _tracking
 from mx_rec.core.asc import _insertion
 from mx_rec.util.log import logger
 
@@ -13,6 +13,11 @@ def from_spec(table, spec, batch, is_train, combiner=None):
     insertion, place, plan = _locate(table, spec, batch)
     ids_shape = _ids_shape(spec, batch, insertion, place)
     layout = insertion.layout
+    if is_train and not insertion.has_times and _tracking.evicts_by_time(table):
+        raise ValueError(
+            f"table '{table.table_name}' has an `eviction_threshold`, but the batch of {spec} has no timestamp: add "
+            'FeatureSpec("timestamp", is_timestamp=True) to the specs of get_asc_insert_func'
+        )
     if is_train and not layout.is_grouped:
         plan, layout = _grouped(plan, layout, spec)
     return _view(plan, layout, table, place.feature, ids_shape, is_train, combiner)
@@ -24,14 +29,14 @@ def from_tensor(table, ids, is_train, combiner=None, modify_graph=False, batch=N
 
     layout = _commit.Layout((table.table_name,), (0,), is_grouped=is_train)
     ids_shape, ids = ids.shape, tf.cast(ids, tf.int64)
-    plan = _commit.prepare([ids], layout)
+    plan = _commit.prepare([ids], layout, [_timestamp.known_or_empty()] if is_train else [])
     found = _view(plan, layout, table, 0, ids_shape, is_train, combiner)
+    name = tf.compat.v1.get_default_graph().get_name_scope()
+    _graph.state().tensor_lookups.append(_graph.TensorLookup(name, table, ids, plan, is_train, batch, modify_graph))
     if modify_graph:
         from mx_rec.graph import _guard
 
         _guard.install()
-        name = tf.compat.v1.get_default_graph().get_name_scope()
-        _graph.state().to_move.append(_graph.TensorLookup(name, table, ids, plan, is_train, batch))
     return found
 
 

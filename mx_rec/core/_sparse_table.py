@@ -23,6 +23,7 @@ class TableOptions:
     all2all_gradients_op: str
     padding_keys: tuple[int, ...]
     unlimited: bool
+    admission_filter_bytes: int
 
     @property
     def rows(self) -> int:
@@ -38,6 +39,7 @@ class BaseSparseEmbedding:
         self.optimizer_name = None
         self.variable = None
         self._lookups = set()
+        self.asked = {}  # what lookups of this graph ask of admission and eviction (core/_tracking.py)
         spec = _initializer.convert(initializer, options.name, options.dim, options.rows, options.init_param)
         self.native = NativeTable(options.name, options.dim, self.native_limit, spec, options.padding_keys)
 
@@ -74,6 +76,14 @@ class BaseSparseEmbedding:
     def count_lookup(self, what, is_train) -> None:
         self._lookups.add((what, is_train))
 
+    def reads(self, ids_name) -> bool:
+        """Whether a lookup of this graph reads the FeatureSpec or tensor of that name."""
+        for (kind, name), _ in self._lookups:
+            plain = name.rpartition("_" if kind == "spec" else ":")[0]  # without the running number, without ":0"
+            if ids_name in (name, plain):
+                return True
+        return False
+
     @property
     def lookup_count(self) -> int:
         return len(self._lookups)
@@ -96,10 +106,29 @@ class BaseSparseEmbedding:
         return self.native.facts().capacity
 
     def stats(self) -> dict:
-        """Numbers of this moment: rows, capacity, bytes, inserted, erased; inserted = rows + erased."""
-        facts = dataclasses.asdict(self.native.facts())
-        facts.pop("shards")
-        return facts
+        """Numbers of this moment; admitted = rows + evicted, seen = admitted + refused.
+
+        rows: keys that have a row now. capacity: rows there is room for. bytes: memory of rows, index and counts.
+        seen, admitted, refused, evicted: keys that training has met since the table was created, those of them that got
+        a row, those that did not (yet), and rows taken away; a key that comes back after it was forgotten is another
+        one. candidates: refused keys that are remembered now. With an admission filter `seen`, `refused` and
+        `candidates` are estimates, too low where the filter is small: keys that share cells are taken for one.
+        """
+        facts = self.native.facts()
+        return {
+            "rows": facts.rows,
+            "capacity": facts.capacity,
+            "bytes": facts.bytes,
+            "seen": facts.seen,
+            "admitted": facts.inserted,
+            "refused": facts.refused,
+            "evicted": facts.erased,
+            "candidates": facts.candidates,
+        }
+
+    @property
+    def admission_filter_bytes(self) -> int:
+        return self._options.admission_filter_bytes
 
     @property
     def emb_size(self) -> int:

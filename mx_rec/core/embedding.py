@@ -4,10 +4,9 @@ import re
 
 from mx_rec import _check, _config
 from mx_rec.constants.constants import MAX_VOCABULARY_SIZE, All2allGradientsOp
-from mx_rec.core import _graph
+from mx_rec.core import _graph, _tracking
 from mx_rec.core._sparse_table import BaseSparseEmbedding, TableOptions
 from mx_rec.core.asc.feature_spec import FeatureSpec
-from mx_rec.util.log import logger
 
 __all__ = ["BaseSparseEmbedding", "create_table", "sparse_lookup"]
 
@@ -33,6 +32,7 @@ def create_table(
     shard_num=1,
     fusion_optimizer_var=True,
     hashtable_threshold=0,
+    admission_filter_bytes=0,
     **kwargs,
 ):
     """A sparse table: an embedding row of `dim` floats for every key that training meets.
@@ -53,6 +53,9 @@ def create_table(
         is_dp, all2all_gradients_op, enable_merge, shard_num, fusion_optimizer_var, hashtable_threshold: checked; with
             one rank they make no difference.
         value_dtype: tf.float32.
+        admission_filter_bytes: with feature admission, how the keys that have no row yet are counted. 0: exactly, at 16
+            to 24 bytes a key. Above: roughly, in a counting Bloom filter of this many bytes, however many there are
+            (docs/admission_and_eviction.md tells the error).
 
     Returns a BaseSparseEmbedding. Raises ValueError for a bad argument, EnvironmentError before `init`.
     """
@@ -86,6 +89,7 @@ def create_table(
     _check.choice("all2all_gradients_op", all2all_gradients_op, [op.value for op in All2allGradientsOp])
     _check.integer("shard_num", shard_num, 1, 8192)
     _check.integer("hashtable_threshold", hashtable_threshold, 0, _check.MAX_INT32)
+    _check.integer("admission_filter_bytes", admission_filter_bytes, 0, 2**50)
     if enable_merge and not config.use_dynamic_expansion:
         raise RuntimeError(
             f"table '{name}': `enable_merge=True` needs init(use_dynamic_expansion=True), which was not set"
@@ -105,6 +109,7 @@ def create_table(
         all2all_gradients_op=all2all_gradients_op,
         padding_keys=padding,
         unlimited=config.use_dynamic_expansion,
+        admission_filter_bytes=int(admission_filter_bytes),
     )
     tables = _graph.state().tables
     table = BaseSparseEmbedding(options, emb_initializer)  # refuses another configuration of a known name
@@ -141,7 +146,10 @@ def sparse_lookup(
         name: 1 to 255 characters; names the ops.
         modify_graph: asks for automatic graph modification; only for Tensor ids.
         batch: the whole result of `iterator.get_next()`; needed for FeatureSpecs.
-        access_and_evict_config: a dict of `access_threshold`, `eviction_threshold`, `faae_coefficient`.
+        access_and_evict_config: feature admission and eviction (docs/admission_and_eviction.md), for Tensor ids: a dict
+            of `access_threshold` (a key gets a row once it has occurred that often; 0: count, refuse nothing),
+            `eviction_threshold` (seconds without the key in the data), both off at -1 or None, and `faae_coefficient`
+            (what one occurrence counts, from 1). All lookups of a table share them.
         is_grad: False: no gradient flows to the table through this lookup.
         serving_default_value: what ids without a row give instead of zeros; a Tensor broadcastable to the result.
         combiner: "sum", "mean" or "sqrtn" (the sum divided by the square root of the number) pools the embeddings along
@@ -167,7 +175,7 @@ def sparse_lookup(
         )
     if send_count is not None:
         hashtable.send_count = _check.integer("send_count", send_count, 1, _check.MAX_INT32)
-    _check_access_config(hashtable, access_and_evict_config)
+    asked = _access_config(access_and_evict_config)
     if serving_default_value is not None and not tf.is_tensor(serving_default_value):
         raise ValueError(f"`serving_default_value` must be a tf.Tensor, got {type(serving_default_value).__name__}")
     if isinstance(ids, (list, tuple)):
@@ -184,10 +192,12 @@ def sparse_lookup(
     with tf.name_scope(_scope(hashtable, name)):
         if isinstance(ids, FeatureSpec):
             _check_spec(hashtable, ids, modify_graph)
+            _declare_spec(hashtable, ids, asked)
             hashtable.count_lookup(("spec", ids.name), is_train)
             embeddings, has_row = _lookup.from_spec(hashtable, ids, batch, is_train, pooled)
         else:
             _check_ids(hashtable, ids)
+            _tracking.declare(hashtable, f"the lookup of '{ids.name}'", **asked)
             hashtable.count_lookup(("tensor", ids.name), is_train)
             embeddings, has_row = _lookup.from_tensor(hashtable, ids, is_train, pooled, modify_graph, batch)
         if serving_default_value is not None:
@@ -283,9 +293,15 @@ def _check_spec(table, spec, modify_graph):
         )
     if modify_graph:
         raise ValueError(f"{spec}: `modify_graph=True` is for Tensor ids; a FeatureSpec's batch is prepared already")
-    for label in ("access_threshold", "eviction_threshold"):
-        if getattr(spec, label) not in (None, -1):
-            logger.warning("%s: `%s` is accepted but has no effect in this version", spec, label)
+
+
+def _declare_spec(table, spec, asked):
+    said = {label: getattr(spec, label) for label in ("access_threshold", "eviction_threshold")}
+    # 1 is the default: without a threshold beside it, it says nothing.
+    if any(value is not None for value in said.values()) or spec.faae_coefficient != 1:
+        said["faae_coefficient"] = spec.faae_coefficient
+    _tracking.declare(table, repr(spec), **said)
+    _tracking.declare(table, f"the lookup of {spec}", **asked)
 
 
 def _check_ids(table, ids):
@@ -302,9 +318,10 @@ def _check_ids(table, ids):
         )
 
 
-def _check_access_config(table, config):
+def _access_config(config):
+    """What `access_and_evict_config` asks for, checked."""
     if config is None:
-        return
+        return {}
     _check.instance("access_and_evict_config", config, dict, "a dict")
     known = {"access_threshold": -1, "eviction_threshold": -1, "faae_coefficient": 1}
     for key, value in config.items():
@@ -312,9 +329,7 @@ def _check_access_config(table, config):
             raise ValueError(f"`access_and_evict_config` may hold {', '.join(known)}, got {key!r}")
         if value is not None:
             _check.integer(key, value, known[key], _check.MAX_INT32)
-    logger.warning(
-        "table '%s': `access_and_evict_config` is checked but has no effect in this version", table.table_name
-    )
+    return dict(config)
 
 
 def _scope(table, name):

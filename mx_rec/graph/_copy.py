@@ -8,7 +8,7 @@ class Copier:
 
     def __init__(self, get_next, lookups, slices):
         self._get_next = get_next
-        self._ids = [lookup.ids for lookup in lookups]
+        self._wanted = {tensor.name: tensor for lookup in lookups for tensor in (lookup.ids, *lookup.times)}
         self._who = ", ".join(f"'{lookup.name}'" for lookup in lookups)
         self._tables = {handle.name: handle for slice_ in slices for handle in slice_.tables}
         ops = {name: op for slice_ in slices for name, op in slice_.ops.items()}
@@ -25,17 +25,18 @@ class Copier:
             node.input.extend(inputs)
 
     def __call__(self, batch):
-        """The ids of the lookups, computed from the tensors of a batch by copies in the default graph."""
+        """The ids and timestamps of the lookups, by their names, computed from the tensors of a batch by copies in the
+        default graph."""
         graph = tf.compat.v1.get_default_graph()
         known = {output.name: tensor for output, tensor in zip(self._get_next.outputs, batch)}
         known.update({name: graph.capture(handle) for name, handle in self._tables.items()})
         used = {_canonical(name) for node in self._nodes.node for name in node.input}
-        computed = [ids for ids in self._ids if ids.name not in known]
+        computed = [name for name in self._wanted if name not in known]
         try:
             copies = tf.graph_util.import_graph_def(
                 self._nodes,
                 input_map={name: tensor for name, tensor in known.items() if name in used},
-                return_elements=[ids.name for ids in computed],
+                return_elements=computed,
                 name="ids",
             )
         except (ValueError, TypeError) as error:
@@ -43,8 +44,8 @@ class Copier:
                 f"the sub-graph of the ids of the lookups {self._who} cannot be copied into the dataset behind "
                 f"{self._get_next.name}: {error}"
             ) from error
-        known.update({ids.name: copy for ids, copy in zip(computed, copies)})
-        return [known[ids.name] for ids in self._ids]
+        known.update(zip(computed, copies))
+        return {name: known[name] for name in self._wanted}
 
 
 def functions_of(graph):

@@ -29,7 +29,7 @@ def trace(lookup) -> Slice:
     if getattr(graph, "outer_graph", None) is not None or lookup.plan.op._get_control_flow_context() is not None:
         raise Stays("it is inside a branch or a loop")
     seen, tables, sources = {}, [], {}
-    stack = [lookup.ids.op]
+    stack = [lookup.ids.op, *(times.op for times in lookup.times)]
     while stack:
         op = stack.pop()
         if op.name in seen or op.name in sources:
@@ -63,6 +63,21 @@ def trace(lookup) -> Slice:
         )
     (get_next,) = sources.values()
     return Slice(get_next, {name: op for name, op in seen.items() if op is not None}, tables)
+
+
+def sources_of(op) -> set[str]:
+    """The names of the ops that bring data into the graph and that `op` depends on: iterators and placeholders."""
+    seen, found, stack = set(), set(), [op]
+    while stack:
+        op = stack.pop()
+        if op.name in seen:
+            continue
+        seen.add(op.name)
+        if op.type in GET_NEXT or "Placeholder" in op.type:
+            found.add(op.name)
+        else:
+            stack.extend(source.op for source in op.inputs)
+    return found
 
 
 def _reason_to_stay(op) -> Optional[str]:

@@ -4,8 +4,9 @@ import dataclasses
 
 from mx_rec._native import library
 from mx_rec._native.gradients import folds_of, origin_of, parts_of
-from mx_rec.core import _commit
+from mx_rec.core import _commit, _graph
 from mx_rec.core._attributes import set_attributes
+from mx_rec.graph._find import sources_of
 from mx_rec.graph._pipeline import replace, replace_control, replace_input
 from mx_rec.optimizers import _fold_update
 
@@ -24,6 +25,11 @@ class Group:
     lookups: list[object]
     layout: _commit.Layout
 
+    def prepare(self, tensors):
+        """The plan, of the lookups' ids and timestamps as `tensors` has them by name."""
+        times = [tensors[times.name] for times in self.lookups[0].times]
+        return _commit.prepare([tensors[lookup.ids.name] for lookup in self.lookups], self.layout, times)
+
 
 def groups_of(lookups) -> list[Group]:
     """The lookups of one batch in groups: all that train, all that read, and each that must stay by itself."""
@@ -38,6 +44,22 @@ def _group(lookups):
     tables = list(dict.fromkeys(lookup.table.table_name for lookup in lookups))
     table_of_feature = tuple(tables.index(lookup.table.table_name) for lookup in lookups)
     return Group(lookups, _commit.Layout(tuple(tables), table_of_feature, lookups[0].is_train))
+
+
+def merge_in_step(graph) -> None:
+    """Makes one plan of training lookups that read the same batch in the step, where they share a table that tracks its
+    keys: a batch is counted as a whole, and whether a key gets a row must not depend on which lookup comes first."""
+    batches = {}
+    for lookup in _graph.state(graph).tensor_lookups:
+        is_here = lookup.plan.graph is graph and lookup.plan.op._get_control_flow_context() is None
+        if lookup.is_train and is_here and lookup.table.native.tracking is not None and lookup.plan.consumers():
+            batches.setdefault(frozenset(sources_of(lookup.ids.op)), []).append(lookup)
+    for lookups in batches.values():
+        tables = [lookup.table.table_name for lookup in lookups]
+        shared = [lookup for lookup in lookups if tables.count(lookup.table.table_name) > 1]
+        for group in groups_of(shared) if shared else []:
+            tensors = {t.name: t for lookup in group.lookups for t in (lookup.ids, *lookup.times)}
+            merge(group, group.prepare(tensors))
 
 
 def merge(group, plan) -> None:

@@ -10,7 +10,7 @@ import os
 import tensorflow as tf
 
 from mx_rec import _check, _config
-from mx_rec.core import _commit, _graph
+from mx_rec.core import _graph, _timestamp
 from mx_rec.core.asc.manager import start_asc_pipeline
 from mx_rec.graph import _find, _merge, _pipeline, _report
 from mx_rec.graph._copy import Copier
@@ -99,6 +99,7 @@ def _modify(graph):
                 "there is no lookup in this graph: call sparse_lookup(..., modify_graph=True) before modifying it"
             )
         logger.warning("graph modification: no lookup has modify_graph=True, nothing is moved")
+    _timestamp.bind(graph)
     report = _report.Report()
     slices = {}
     for lookup in state.to_move:
@@ -150,12 +151,9 @@ class _Batch:
     shared_ids: list[object]  # ids that the step reads for other purposes too
 
     def prepare(self, flat):
-        ids = dict(zip((lookup.plan.name for lookup in self.lookups), self.copier(flat)))
-        plans = [
-            _commit.prepare([ids[lookup.plan.name] for lookup in group.lookups], group.layout) for group in self.groups
-        ]
-        names = {lookup.ids.name: lookup.plan.name for lookup in self.lookups}
-        return [*plans, *(ids[names[tensor.name]] for tensor in self.shared_ids)]
+        copies = self.copier(flat)
+        plans = [group.prepare(copies) for group in self.groups]
+        return [*plans, *(copies[tensor.name] for tensor in self.shared_ids)]
 
 
 def _batch(get_next, lookups, slices):

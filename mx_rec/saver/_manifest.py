@@ -4,7 +4,7 @@ It is written last, so a directory with a manifest is complete. One without come
 
     {"format": 1, "mx_rec": "0.1.0", "step": 7, "dense_index_crc32c": "8c28b28a",
      "tables": {"user": {"dim": 8, "rows": 2, "key_dtype": "int64", "optimizer": "LazyAdam",
-                         "slots": ["LazyAdam_momentum", "LazyAdam_velocity"],
+                         "slots": ["LazyAdam_momentum", "LazyAdam_velocity"], "tracking": null,
                          "files": {"key/slice.data": {"bytes": 16, "crc32c": "e3069283"}, ...}}}}
 """
 
@@ -16,6 +16,7 @@ from typing import Optional
 
 import mx_rec
 from mx_rec._native.checkpoint import FileFacts
+from mx_rec._native.table import Tracking
 
 NAME = "manifest.json"
 # On disk: raise it when older versions could misread what a newer one writes.
@@ -32,6 +33,7 @@ class TableEntry:
     slots: tuple[str, ...]
     optimizer: Optional[str]
     files: Mapping[str, FileFacts]  # by name relative to the table's directory
+    tracking: Optional[Tracking] = None  # None: the table did not count its keys
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,4 +117,5 @@ def _table_from_json(content) -> TableEntry:
         slots=tuple(content["slots"]),
         optimizer=content["optimizer"],
         files=files,
+        tracking=Tracking(**content["tracking"]) if content.get("tracking") else None,
     )

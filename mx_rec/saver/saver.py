@@ -32,7 +32,7 @@ from tensorflow.python.training.saving import saveable_object
 from tensorflow.python.util import compat
 
 from mx_rec._native import checkpoint
-from mx_rec.saver import _directory, _manifest
+from mx_rec.saver import _directory, _history, _manifest
 from mx_rec.util.log import logger
 
 
@@ -228,6 +228,7 @@ def _write_table(table, directory):
         slots=table.native.slots,
         optimizer=table.optimizer_name,
         files=files,
+        tracking=table.native.tracking,
     )
 
 
@@ -266,12 +267,16 @@ def _restore(self, sess, save_path):
         # A prefix without dense files is TensorFlow's to refuse.
         if tables_only or checkpoint_management.checkpoint_exists_internal(prefix):
             directory = _directory.locate(prefix)
-            _verify(directory, tables, None if tables_only else _directory.dense_crc32c(prefix))
+            held = _verify(directory, tables, None if tables_only else _directory.dense_crc32c(prefix))
     if save_path is None or not tables_only:
         _stock["restore"](self, sess, save_path)
     if tables:
         started = time.monotonic()
-        rows = sum(checkpoint.load(t.native, _table_directory(directory, t.table_name)) for t in tables)
+        rows = 0
+        for table in tables:
+            path = _table_directory(directory, table.table_name)
+            rows += checkpoint.load(table.native, path)
+            _history.restore(table, path, held[table.table_name])
         seconds = time.monotonic() - started
         logger.info("restored %d tables, %d rows in %.1f s: %s", len(tables), rows, seconds, directory)
     if anchors:
@@ -280,7 +285,10 @@ def _restore(self, sess, save_path):
 
 
 def _verify(directory, tables, dense_crc32c):
-    """Raises unless all `tables` can be loaded from `directory`; warns of what is there and will not be used."""
+    """Raises unless all `tables` can be loaded from `directory`; warns of what is there and will not be used.
+
+    Returns the tables of the checkpoint by name, each with its part of the manifest, or None without one.
+    """
     if not os.path.isdir(directory):
         raise SparseDirectoryNotFoundError(
             f"the checkpoint has no tables: directory '{directory}' does not exist; copy it to there, restore another "
@@ -310,6 +318,7 @@ def _verify(directory, tables, dense_crc32c):
     unused = sorted(set(held) - {table.table_name for table in tables})
     if unused:
         logger.warning("checkpoint '%s': tables %s are not restored: the Saver does not cover them", directory, unused)
+    return held
 
 
 def _verify_table(directory, table, entry):
@@ -321,7 +330,7 @@ def _verify_table(directory, table, entry):
             "the table with the checkpoint's dim"
         )
     checkpoint.verify(native, path, {} if entry is None else entry.files)
-    held = set(os.listdir(path)) - {"key", "embedding"} if entry is None else entry.slots
+    held = set(os.listdir(path)) - {"key", "embedding", *_history.COLUMNS} if entry is None else entry.slots
     fresh = [slot for slot in native.slots if slot not in held]
     if fresh:
         logger.warning(

@@ -9,6 +9,7 @@ __getattr__, __dir__ = attach(
         "terminate_config_initializer": "mx_rec.util.initialize",
         "ConfigInitializer": "mx_rec.util.initialize",
         "get_dense_and_sparse_variable": "mx_rec.util.variable",
+        "import_host_pipeline_ops": "mx_rec.util.ops",
         "hccl_ops": "mx_rec.util.tf_version_adapter",
     },
 )

@@ -2,6 +2,7 @@
 
 import atexit
 import dataclasses
+import os
 
 from mx_rec import _check, _config
 from mx_rec._config import process
@@ -78,6 +79,8 @@ def init(*args, **kwargs) -> None:
             f"mx_rec was started as rank {_config.rank_id()} of {_config.rank_size()}, but this version trains on one "
             "rank only; start the script without mpirun"
         )
+    if os.environ.get("USE_COMBINE_FAAE") == "1":
+        logger.warning("init: USE_COMBINE_FAAE=1 has no effect; each table counts its own keys")
     process.config = config
     process.if_load = config.if_load
     atexit.register(_terminate, at_exit=True)
@@ -112,8 +115,9 @@ def _terminate(at_exit=False):
         sys.modules["mx_rec.saver.saver"].uninstall()
     if "mx_rec.graph._guard" in sys.modules:
         sys.modules["mx_rec.graph._guard"].uninstall()
-    if "mx_rec.core._graph" in sys.modules:
-        sys.modules["mx_rec.core._graph"].forget_all()
+    for module in ("mx_rec.core._graph", "mx_rec.core._tracking"):
+        if module in sys.modules:
+            sys.modules[module].forget_all()
     if "mx_rec._native.table" in sys.modules and not at_exit:
         sys.modules["mx_rec._native.table"].clear_all()
     process.config = None

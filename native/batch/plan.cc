@@ -8,8 +8,8 @@
 namespace mxrec {
 namespace {
 
-constexpr int64_t kMagic = 0x336e616c7043584dLL;  // "MXCplan3"
-constexpr int64_t kHeader = 4;
+constexpr int64_t kMagic = 0x346e616c7043584dLL;  // "MXCplan4"
+constexpr int64_t kHeader = 6;
 constexpr int64_t kTableWords = 6;
 constexpr int64_t kFeatureWords = 5;
 
@@ -96,6 +96,9 @@ Status Plan::Parse(const int64_t* words, int64_t size, Plan* plan) {
     }
     if (product != feature.size) return Broken("feature's shape");
   }
+  const int64_t times = words[4], first_time = words[5];
+  if (times < 0 || first_time < 0 || first_time > size || times > size - first_time) return Broken("times");
+  plan->times_ = {words + first_time, times};
   return Status();
 }
 
@@ -114,8 +117,8 @@ Status Plan::CheckTable(int64_t t, const std::string& name, int64_t shards) cons
   return Status();
 }
 
-PlanWriter::PlanWriter(std::vector<Table> tables, std::vector<FeaturePlan> features)
-    : tables_(std::move(tables)), features_(std::move(features)) {
+PlanWriter::PlanWriter(std::vector<Table> tables, std::vector<FeaturePlan> features, TimeSpan times)
+    : tables_(std::move(tables)), features_(std::move(features)), times_(times) {
   words_ = kHeader + static_cast<int64_t>(tables_.size()) * kTableWords +
            static_cast<int64_t>(features_.size()) * kFeatureWords;
   std::vector<int64_t> next(tables_.size(), 0);
@@ -124,6 +127,8 @@ PlanWriter::PlanWriter(std::vector<Table> tables, std::vector<FeaturePlan> featu
     next[feature.table] += feature.size;
     words_ += static_cast<int64_t>(feature.shape.size());
   }
+  first_time_ = words_;
+  words_ += times_.size;
   for (const Table& table : tables_) {
     sections_.push_back(words_);
     TablePlan sizes;
@@ -145,6 +150,9 @@ void PlanWriter::Write(int64_t* words) const {
   words[1] = static_cast<int64_t>(tables_.size());
   words[2] = static_cast<int64_t>(features_.size());
   words[3] = words_;
+  words[4] = times_.size;
+  words[5] = first_time_;
+  std::copy_n(times_.data, times_.size, words + first_time_);
   for (size_t t = 0; t < tables_.size(); ++t) {
     const TablePlan& sizes = sizes_[t];
     int64_t* w = words + kHeader + t * kTableWords;

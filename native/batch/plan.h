@@ -2,10 +2,11 @@
 // vector of int64 words. One tensor travels through the input pipeline, however many tables there are, and any dataset
 // transformation (prefetch, cache, a service) can carry it.
 //
-//   words [0, 4)       magic | tables T | features F | words in all
+//   words [0, 6)       magic | tables T | features F | words in all | times | first word of the times
 //   T × 6 words        name hash | shards | positions N | keys U | first word of its sections | words of its sections
 //   F × 5 words        table | first position | positions | rank | first word of its shape
 //   shapes             rank words per feature
+//   times              when the samples of the batch happened: none, one for all of them, or one each
 //   per table          keys [U] | hints [U] | seals [units], and if it is grouped, as int32, each padded to whole
 //   words:
 //                      shard_starts [shards + 1] | offsets [U + 1] | index [N] | positions [N]
@@ -64,6 +65,12 @@ struct FeaturePlan {
   std::vector<int64_t> shape;  // of the ids; the product is `size`
 };
 
+// When the samples of a batch happened, in the data's own time.
+struct TimeSpan {
+  const int64_t* data = nullptr;
+  int64_t size = 0;  // 0: not known; 1: all at once; else one for each sample
+};
+
 // A view of somebody else's words.
 class Plan {
  public:
@@ -71,6 +78,7 @@ class Plan {
 
   const std::vector<TablePlan>& tables() const { return tables_; }
   const std::vector<FeaturePlan>& features() const { return features_; }
+  const TimeSpan& times() const { return times_; }
 
   // InvalidArgument unless table `t` of the plan was prepared for a table of this name and number of shards.
   Status CheckTable(int64_t t, const std::string& name, int64_t shards) const;
@@ -79,6 +87,7 @@ class Plan {
   std::vector<TablePlan> tables_;
   std::vector<FeaturePlan> features_;
   std::vector<uint64_t> names_;
+  TimeSpan times_;
 };
 
 // Builds the words of a plan.
@@ -86,11 +95,11 @@ class PlanWriter {
  public:
   struct Table {
     std::string name;
-    const Grouping* grouping;  // nullptr: not grouped
-    std::vector<IdSpan> ids;   // only if it is not
+    const Grouping* grouping;   // nullptr: not grouped
+    std::vector<IdSpan> ids{};  // only if it is not
   };
   // `features[i].first` need not be set: features of one table follow each other in the order given.
-  PlanWriter(std::vector<Table> tables, std::vector<FeaturePlan> features);
+  PlanWriter(std::vector<Table> tables, std::vector<FeaturePlan> features, TimeSpan times = {});
 
   int64_t words() const { return words_; }
   // Writes everything but the hints and seals.
@@ -105,6 +114,8 @@ class PlanWriter {
   std::vector<FeaturePlan> features_;
   std::vector<TablePlan> sizes_;   // of each table; without pointers
   std::vector<int64_t> sections_;  // first word of each table's sections
+  TimeSpan times_;
+  int64_t first_time_ = 0;
   int64_t words_ = 0;
 };
 

@@ -13,7 +13,7 @@ namespace {
 using Ids = std::vector<int64_t>;
 using Words = std::vector<int64_t>;
 
-// Three features over two tables, one of them empty, as a preparation stage would write them.
+// Three features over two tables, one of them empty, and three times, as a preparation stage would write them.
 class PlanTest : public testing::Test {
  protected:
   PlanTest() {
@@ -26,7 +26,7 @@ class PlanTest : public testing::Test {
     features_[0] = {0, 0, 24, {2, 3, 4}};
     features_[1] = {1, 0, 0, {5, 0}};
     features_[2] = {0, 0, 15, {15}};
-    words_ = Write(PlanWriter({{"user", &user_}, {"item", &item_}}, features_));
+    words_ = Write(PlanWriter({{"user", &user_}, {"item", &item_}}, features_, {times_.data(), 3}));
   }
 
   static Words Write(const PlanWriter& writer) {
@@ -35,12 +35,13 @@ class PlanTest : public testing::Test {
     return words;
   }
 
-  // Where the tables' sections begin: everything before says where things lie.
-  int64_t HeaderWords() const { return 4 + 2 * 6 + 3 * 5 + (3 + 2 + 1); }
+  // Where the times begin: everything before says where things lie.
+  int64_t HeaderWords() const { return 6 + 2 * 6 + 3 * 5 + (3 + 2 + 1); }
 
   Ids a_ = Ids(24), b_ = Ids(15);
   Grouping user_, item_;
   std::vector<FeaturePlan> features_;
+  Words times_ = {300, 100, 200};
   Words words_;
 };
 
@@ -97,6 +98,7 @@ bool Walk(const Plan& plan, const int64_t* words, int64_t size) {
     }
     inside = inside && product == f.size;
   }
+  read(plan.times().data, plan.times().size);
   volatile uint64_t keep = sum;
   static_cast<void>(keep);
   return inside;
@@ -132,7 +134,44 @@ TEST_F(PlanTest, ReadsBackWhatWasWritten) {
     EXPECT_EQ(plan.features()[f].size, features_[f].size);
     EXPECT_EQ(plan.features()[f].shape, features_[f].shape);
   }
+  EXPECT_EQ(Copy(plan.times().data, plan.times().size), times_);
   EXPECT_TRUE(ErrorOrInside(words_));
+}
+
+TEST_F(PlanTest, CarriesNoTimeOneTimeOrOneForEachSample) {
+  for (const int64_t n : {0, 1, 2, 1000}) {
+    Words times(n);
+    for (int64_t i = 0; i < n; ++i) times[i] = INT64_MAX - i * i;
+    const Words words =
+        Write(PlanWriter({{"user", &user_}, {"item", &item_}}, features_, {times.data(), static_cast<int64_t>(n)}));
+    Plan plan;
+    ASSERT_TRUE(Plan::Parse(words.data(), words.size(), &plan).ok());
+    ASSERT_EQ(plan.times().size, n);
+    EXPECT_EQ(Copy(plan.times().data, n), times);
+    ExpectGrouping(plan.tables()[0], user_);
+    EXPECT_EQ(plan.features()[0].shape, features_[0].shape);
+  }
+  Plan plan;  // also one that held others before
+  ASSERT_TRUE(Plan::Parse(words_.data(), words_.size(), &plan).ok());
+  const Words none = Write(PlanWriter({{"user", &user_}}, {{0, 0, 39, {39}}}));
+  ASSERT_TRUE(Plan::Parse(none.data(), none.size(), &plan).ok());
+  EXPECT_EQ(plan.times().size, 0);
+}
+
+TEST_F(PlanTest, TimesThatLieOutsideAreAnError) {
+  const int64_t size = static_cast<int64_t>(words_.size());
+  const std::pair<int64_t, int64_t> bad[] = {{-1, 0},    {INT64_MIN, 0},         {INT64_MAX, 0},        {size + 1, 0},
+                                             {1, size},  {3, size - 2},          {0, size + 1},         {0, -1},
+                                             {1, -1},    {3, INT64_MIN},         {3, INT64_MAX},        {2, -2},
+                                             {-1, size}, {INT64_MAX, INT64_MAX}, {INT64_MIN, INT64_MIN}};
+  for (const auto& [times, first] : bad) {
+    Words damaged = words_;
+    damaged[4] = times;
+    damaged[5] = first;
+    Plan plan;
+    EXPECT_EQ(Plan::Parse(damaged.data(), damaged.size(), &plan).code(), Status::Code::kInvalidArgument)
+        << times << " times from word " << first;
+  }
 }
 
 TEST_F(PlanTest, CarriesTheHintsOfEveryTable) {
@@ -205,7 +244,7 @@ TEST_F(PlanTest, ATableThatIsNotGroupedKeepsTheIdsAsTheyCame) {
     EXPECT_FALSE(plan.CheckTable(1, "user", 8).ok());
     EXPECT_TRUE(ErrorOrInside(words));
     if (n > kUnit) continue;
-    for (int64_t w = 0; w < 4 + 2 * 6 + 3 * 5 + 3; ++w) {
+    for (int64_t w = 0; w < 6 + 2 * 6 + 3 * 5 + 3; ++w) {
       for (const int64_t value : {int64_t{0}, int64_t{1}, int64_t{-1}, int64_t{39}, INT64_MAX, INT64_MIN}) {
         Words damaged = words;
         damaged[w] = value;

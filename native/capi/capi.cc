@@ -6,6 +6,7 @@
 
 #include "base/heap.h"
 #include "capi/error.h"
+#include "table/eviction.h"
 #include "table/registry.h"
 
 using mxrec::Registry;
@@ -92,9 +93,77 @@ int mxrec_table_facts(const char* name, int64_t* facts) {
     facts[3] = table.inserted();
     facts[4] = table.erased();
     facts[5] = table.shards();
+    const Table::Lives lives = table.lives();
+    facts[6] = lives.seen;
+    facts[7] = lives.refused;
+    facts[8] = lives.candidates;
     return Status();
   });
 }
+
+int mxrec_table_track(const char* name, const int64_t* tracking) {
+  return mxrec::WithTable(
+      name, [&](Table& table) { return table.Track({tracking[0], tracking[1], tracking[2], tracking[3]}); });
+}
+
+int mxrec_table_tracking(const char* name, int64_t* tracking) {
+  return mxrec::WithTable(name, [&](Table& table) {
+    const mxrec::History* history = table.history();
+    if (history == nullptr) return Status::NotFound("table '" + table.config().name + "' does not track its keys");
+    const mxrec::Tracking now = history->tracking();
+    const int64_t numbers[] = {now.access_threshold, now.eviction_threshold, now.coefficient,
+                               now.filter_bytes,     history->now(),         history->step()};
+    std::copy_n(numbers, 6, tracking);
+    return Status();
+  });
+}
+
+int mxrec_table_restore_tracking(const char* name, int64_t access, int64_t eviction, int64_t coefficient,
+                                 int64_t step) {
+  return mxrec::WithTable(name, [&](Table& table) {
+    mxrec::History* history = table.history();
+    if (history == nullptr) return Status::NotFound("table '" + table.config().name + "' does not track its keys");
+    MXREC_RETURN_IF_ERROR(
+        mxrec::CheckTracking({access, eviction, coefficient, history->tracking().filter_bytes}, table.config().name));
+    history->SetThresholds(access, eviction, coefficient);
+    history->SetClock(history->now(), static_cast<uint32_t>(step));
+    return Status();
+  });
+}
+
+int mxrec_table_history(const char* name, const int64_t* keys, int64_t n, int64_t* counts, int64_t* times,
+                        int64_t* steps) {
+  return mxrec::WithTable(name, [&](Table& table) {
+    for (int64_t i = 0; i < n; ++i) {
+      const mxrec::RowFacts facts = table.Facts(keys[i]);
+      counts[i] = facts.count;
+      times[i] = facts.time;
+      steps[i] = facts.step;
+    }
+    return Status();
+  });
+}
+
+int mxrec_eviction_begin(const char* name, int32_t score, double threshold, int64_t keep, mxrec_eviction** eviction) {
+  std::shared_ptr<Table> table;
+  Status status = Registry::Global().Find(name, &table);
+  std::unique_ptr<mxrec::Eviction> made;
+  if (status.ok()) {
+    const mxrec::EvictionPolicy policy{static_cast<mxrec::EvictionPolicy::Score>(score), threshold, keep};
+    status = mxrec::Eviction::Begin(std::move(table), policy, &made);
+  }
+  *eviction = reinterpret_cast<mxrec_eviction*>(made.release());
+  return Report(status);
+}
+
+int mxrec_eviction_run(mxrec_eviction* eviction, int64_t rows, int32_t* done, int64_t* evicted) {
+  auto* running = reinterpret_cast<mxrec::Eviction*>(eviction);
+  *done = running->Run(rows) ? 1 : 0;
+  *evicted = running->evicted();
+  return 0;
+}
+
+void mxrec_eviction_end(mxrec_eviction* eviction) { delete reinterpret_cast<mxrec::Eviction*>(eviction); }
 
 int mxrec_table_read(const char* name, const int64_t* keys, int64_t n, float* out, uint8_t* found) {
   return mxrec::WithTable(name, [&](Table& table) {
@@ -119,7 +188,7 @@ int mxrec_table_write(const char* name, const int64_t* keys, int64_t n, const fl
 int mxrec_table_keys(const char* name, int64_t* out, int64_t capacity, int64_t* n) {
   return mxrec::WithTable(name, [&](Table& table) {
     *n = 0;
-    table.ForEach([&](int64_t key, const float*) {
+    table.ForEach([&](int64_t key, int64_t) {
       if (*n < capacity) out[*n] = key;
       ++*n;
     });

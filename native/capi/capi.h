@@ -26,8 +26,26 @@ int mxrec_table_set_slots(const char* name, int32_t count, const char* const* sl
 // Copies the name of slot `slot` to out[capacity], zero-terminated. NotFound past the last slot.
 int mxrec_table_slot_name(const char* name, int32_t slot, char* out, int64_t capacity);
 
-// facts[0..5] = rows, capacity, bytes, inserted, erased, shards
+// facts[0..8] = rows, capacity, bytes, inserted, erased, shards, seen, refused, candidates
 int mxrec_table_facts(const char* name, int64_t* facts);
+
+// Makes the table track its keys (table.h: Track). tracking[0..3] = access threshold, eviction threshold, coefficient,
+// bytes of the filter.
+int mxrec_table_track(const char* name, const int64_t* tracking);
+// What it tracks now: tracking[0..5] as above, then the clock and the number of training steps. NotFound if nothing.
+int mxrec_table_tracking(const char* name, int64_t* tracking);
+// Sets the access and eviction threshold, the coefficient and the number of steps, as a checkpoint holds them.
+int mxrec_table_restore_tracking(const char* name, int64_t access, int64_t eviction, int64_t coefficient, int64_t step);
+// What the table knows of keys, with a row or without: count, time, step [n]; zeros if it knows nothing.
+int mxrec_table_history(const char* name, const int64_t* keys, int64_t n, int64_t* counts, int64_t* times,
+                        int64_t* steps);
+
+// A pass of eviction (table/eviction.h). `keep` < 0: by threshold. The pass must be ended.
+typedef struct mxrec_eviction mxrec_eviction;
+int mxrec_eviction_begin(const char* name, int32_t score, double threshold, int64_t keep, mxrec_eviction** eviction);
+// *done receives whether the pass is complete, *evicted how many rows it has evicted so far.
+int mxrec_eviction_run(mxrec_eviction* eviction, int64_t rows, int32_t* done, int64_t* evicted);
+void mxrec_eviction_end(mxrec_eviction* eviction);
 
 // The rows of `keys`: out [n, dim * (1 + slots)], found [n] 0 or 1. Rows not found are zeros. Changes nothing.
 int mxrec_table_read(const char* name, const int64_t* keys, int64_t n, float* out, uint8_t* found);

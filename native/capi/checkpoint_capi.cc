@@ -30,7 +30,7 @@ Status Save(const char* name, const char* directory, int64_t* rows, mxrec_checkp
             int32_t* count) {
   std::shared_ptr<Table> table;
   MXREC_RETURN_IF_ERROR(Registry::Global().Find(name, &table));
-  if (static_cast<size_t>(capacity) < 4 + 2 * table->layout().slots().size()) {
+  if (static_cast<size_t>(capacity) < 12 + 2 * table->layout().slots().size()) {
     return Status::InvalidArgument("room for " + std::to_string(capacity) + " files is too little");
   }
   std::vector<CheckpointFile> written;

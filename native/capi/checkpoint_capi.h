@@ -17,7 +17,7 @@ typedef struct {
 } mxrec_checkpoint_file;
 
 // Writes the table into the new directory `directory`; *rows receives the number of rows, files[0, *count) what was
-// written. InvalidArgument if there are more than `capacity` files: 4, and 2 for each slot.
+// written. InvalidArgument if there is no room for 12 files and 2 for each slot.
 int mxrec_checkpoint_save(const char* table, const char* directory, int64_t* rows, mxrec_checkpoint_file* files,
                           int32_t capacity, int32_t* count);
 

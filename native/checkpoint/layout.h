@@ -8,6 +8,16 @@
 //          /<slot>/slice.data           as embedding, for every optimizer slot
 //          /<slot>/slice.attribute
 //
+// and of a table that tracks its keys (table/history.h):
+//
+//          /table_2_threshold/slice.data       3 int32: access and eviction threshold (-1: off), 1
+//          /history_record/slice.data          int64: the table's clock; then n × (key, count, last time), n int64 × 3,
+//                                              of the keys with a row and of those refused, in any order
+//          /last_step/slice.data               n int64, for the rows: not in the original's
+//          /admission_filter/slice.data        n uint16, if there is one: not in the original's
+//
+// each with an attribute: n and the sizes of what they hold.
+//
 // Row i is the same in all columns. Numbers have the machine's byte order.
 #pragma once
 
@@ -25,6 +35,14 @@ struct CheckpointFile {
 
 constexpr char kKeyColumn[] = "key";
 constexpr char kEmbeddingColumn[] = "embedding";
+constexpr char kThresholdColumn[] = "table_2_threshold";
+constexpr char kHistoryColumn[] = "history_record";
+constexpr char kStepColumn[] = "last_step";
+constexpr char kFilterColumn[] = "admission_filter";
+
+inline bool IsHistoryColumn(const std::string& column) {
+  return column == kThresholdColumn || column == kHistoryColumn || column == kStepColumn || column == kFilterColumn;
+}
 
 inline std::string DataFile(const std::string& column) { return column + "/slice.data"; }
 inline std::string AttributeFile(const std::string& column) { return column + "/slice.attribute"; }

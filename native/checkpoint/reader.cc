@@ -93,6 +93,7 @@ Status TableReader::Open(Env& env, const std::string& directory, const Table& ta
     if (no_attribute && !optional) return Missing(r->Path(AttributeFile(names[c])));
     r->columns_.push_back(std::move(column));
   }
+  MXREC_RETURN_IF_ERROR(HistoryReader::Open(env, directory, table, &r->history_));
   *reader = std::move(r);
   return Status();
 }
@@ -104,8 +105,7 @@ const FileView* TableReader::Find(const std::string& file, bool* wanted) const {
     if (file == DataFile(column.name)) return column.data.get();
     if (file == AttributeFile(column.name)) return column.attribute.get();
   }
-  *wanted = false;
-  return nullptr;
+  return history_.Find(file, wanted);
 }
 
 Status TableReader::CheckExpected(const std::vector<CheckpointFile>& expected, const ParallelFor& parallel) const {
@@ -168,7 +168,7 @@ Status TableReader::CheckSizes() {
         "; raise device_vocabulary_size in create_table, or call init(use_dynamic_expansion=True) to let tables grow");
   }
   rows_ = rows;
-  return Status();
+  return history_.Check(rows);
 }
 
 Status TableReader::CheckKeysDiffer(const ParallelFor& parallel) const {
@@ -225,7 +225,8 @@ Status TableReader::Load(Table* table, const ParallelFor& parallel) {
     columns.push_back(data == nullptr ? nullptr : reinterpret_cast<const float*>(data->data()));
   }
   table->Clear();
-  const Status status = rows_ == 0 ? Status() : table->InsertRows(keys(), columns.data(), rows_, parallel);
+  Status status = rows_ == 0 ? Status() : table->InsertRows(keys(), columns.data(), rows_, parallel);
+  if (status.ok()) status = history_.Load(table, keys(), rows_, parallel);
   if (!status.ok()) table->Clear();
   return status;
 }

@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/parallel.h"
 #include "base/status.h"
+#include "checkpoint/history_file.h"
 #include "checkpoint/layout.h"
 #include "table/table.h"
 
@@ -28,8 +29,8 @@ class TableReader {
   //   ResourceExhausted  more rows than the table may hold
   Status Verify(const std::vector<CheckpointFile>& expected, const ParallelFor& parallel);
 
-  // Replaces all rows of the table by those of the files. Checks sizes and the row limit before it touches the table;
-  // contents are Verify's business. If it fails later than that, the table is empty.
+  // Replaces all rows of the table, and what it knows of its keys, by those of the files. Checks sizes and the row
+  // limit before it touches the table; contents are Verify's business. If it fails later than that, the table is empty.
   // REQUIRES: `table` is the one given to Open; no step is running.
   Status Load(Table* table, const ParallelFor& parallel);
 
@@ -55,6 +56,7 @@ class TableReader {
   int64_t dim_;
   int64_t max_rows_;
   std::vector<Column> columns_;  // key, embedding, then the table's slots
+  HistoryReader history_;
   int64_t rows_ = 0;
 };
 

@@ -1,14 +1,14 @@
 #include "store/memory_store.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <set>
 #include <thread>
+
+#include "base/address_space_fixture.h"
 
 namespace mxrec {
 namespace {
@@ -242,17 +242,6 @@ TEST(MemoryStore, ShardsAllocateSideBySide) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need the address space for themselves
-
-void LimitAddressSpace(rlim_t extra) {
-  long pages = 0;
-  std::FILE* statm = std::fopen("/proc/self/statm", "r");
-  if (statm == nullptr || std::fscanf(statm, "%ld", &pages) != 1) std::abort();
-  std::fclose(statm);
-  rlimit limit;
-  getrlimit(RLIMIT_AS, &limit);
-  limit.rlim_cur = extra == RLIM_INFINITY ? limit.rlim_max : static_cast<rlim_t>(pages) * 4096 + extra;
-  setrlimit(RLIMIT_AS, &limit);
-}
 
 // Runs in a child process; says by its exit code how far it came.
 [[noreturn]] void RunOutOfAddressSpaceAndRecover() {

@@ -1,8 +1,10 @@
 // Commit: the step's side of a lookup, for all tables of a batch at once. Turns the keys of a plan into handles,
-// inserting new keys where the step trains.
+// inserting new keys where the step trains. In tables that track their keys it counts and dates them, and inserts those
+// that are admitted.
 //
 // All tables share one call so that threads are kept busy across many small tables; the unit of work is a shard of a
-// table. If any table is full, nothing is inserted into any of them.
+// table. If any table is full, nothing is inserted into any of them, and
+// nothing is counted.
 #pragma once
 
 #include <vector>
@@ -10,6 +12,7 @@
 #include "base/parallel.h"
 #include "base/status.h"
 #include "batch/plan.h"
+#include "batch/tally.h"
 #include "table/table.h"
 
 namespace mxrec {
@@ -19,6 +22,7 @@ struct CommitItem {
   TablePlan plan;    // REQUIRES: grouped for this table's shards; not grouped only if nothing is inserted
   int64_t* handles;  // out, [U]
   bool insert;       // false for evaluation: the table changes in no byte
+  Tally tally{};     // of the plan; only if the table tracks its keys
 };
 
 Status Commit(const std::vector<CommitItem>& items, const ParallelFor& parallel);

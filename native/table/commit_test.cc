@@ -1,17 +1,17 @@
 #include "table/commit.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <random>
 #include <set>
 #include <thread>
+
+#include "base/address_space_fixture.h"
 
 namespace mxrec {
 namespace {
@@ -53,7 +53,10 @@ Floats InitialRow(const Table& table, int64_t key) {
 Content Walk(const Table& table) {
   const int64_t floats = table.config().dim * (1 + table.layout().slots().size());
   Content content;
-  table.ForEach([&](int64_t key, const float* row) { content.push_back({key, Floats(row, row + floats)}); });
+  table.ForEach([&](int64_t key, int64_t handle) {
+    const float* row = table.Row(handle);
+    content.push_back({key, Floats(row, row + floats)});
+  });
   return content;
 }
 
@@ -435,17 +438,6 @@ TEST(Commit, ConcurrentCommitsOfDifferentKeysFillATableToItsLastRow) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need the address space for themselves
-
-void LimitAddressSpace(rlim_t extra) {
-  long pages = 0;
-  std::FILE* statm = std::fopen("/proc/self/statm", "r");
-  if (statm == nullptr || std::fscanf(statm, "%ld", &pages) != 1) std::abort();
-  std::fclose(statm);
-  rlimit limit;
-  getrlimit(RLIMIT_AS, &limit);
-  limit.rlim_cur = extra == RLIM_INFINITY ? limit.rlim_max : static_cast<rlim_t>(pages) * 4096 + extra;
-  setrlimit(RLIMIT_AS, &limit);
-}
 
 // Runs in a child process; says by its exit code how far it came.
 [[noreturn]] void RunOutOfMemoryAndRecover() {

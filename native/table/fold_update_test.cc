@@ -53,7 +53,10 @@ class FoldUpdateTest : public testing::Test {
 
   std::map<int64_t, std::vector<float>> Rows() const {
     std::map<int64_t, std::vector<float>> rows;
-    table_->ForEach([&](int64_t key, const float* row) { rows[key].assign(row, row + 2 * kDim); });
+    table_->ForEach([&](int64_t key, int64_t handle) {
+      const float* row = table_->Row(handle);
+      rows[key].assign(row, row + 2 * kDim);
+    });
     return rows;
   }
 

@@ -41,7 +41,7 @@ class KeyIndex {
   // How many chunks a search for `key` reads.
   int64_t ProbeLength(uint64_t hash, int64_t key) const;
 
-  void Prefetch(uint64_t hash) const {
+  [[gnu::always_inline]] void Prefetch(uint64_t hash) const {  // by force: GCC 12 drops calls that only prefetch
     if (chunks_ != nullptr) __builtin_prefetch(chunks_ + (hash & mask_));
   }
 
@@ -63,6 +63,31 @@ class KeyIndex {
       for (uint32_t used = chunks_[c].used; used != 0; used &= used - 1) {
         const int i = __builtin_ctz(used);
         fn(chunks_[c].keys[i], chunks_[c].rows[i]);
+      }
+    }
+  }
+
+  // Removes the keys for which is_victim(key, row) holds, in the order of ForEach. request(row) is called for every row
+  // a little earlier, to request from memory what is_victim reads of it.
+  template <typename Request, typename IsVictim>
+  void EraseIf(Request request, IsVictim is_victim) {
+    if (chunks_ == nullptr) return;
+    constexpr uint64_t kAhead = 8;  // chunks, of three keys or four each
+    auto request_chunk = [&](uint64_t c) {
+      for (uint32_t used = chunks_[c].used; used != 0; used &= used - 1) request(chunks_[c].rows[__builtin_ctz(used)]);
+    };
+    for (uint64_t c = 0; c < std::min(kAhead, mask_ + 1); ++c) request_chunk(c);
+    for (uint64_t c = 0; c <= mask_; ++c) {
+      if (c + kAhead <= mask_) request_chunk(c + kAhead);
+      for (uint32_t used = chunks_[c].used; used != 0; used &= used - 1) {
+        const int i = __builtin_ctz(used);
+        if (!is_victim(chunks_[c].keys[i], chunks_[c].rows[i])) continue;
+        const uint64_t hash = HashKey(chunks_[c].keys[i]);
+        for (uint64_t at = hash & mask_; at != c; at = (at + Step(hash)) & mask_) {
+          if (chunks_[at].overflow != 255) --chunks_[at].overflow;
+        }
+        chunks_[c].used = static_cast<uint8_t>(chunks_[c].used & ~(1u << i));
+        --size_;
       }
     }
   }

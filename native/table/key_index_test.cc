@@ -61,6 +61,22 @@ class Checked {
     model_.erase(it);
   }
 
+  // Erases the keys of these rows by one walk, every one of which is judged once, after its row was requested.
+  void EraseRows(const std::set<uint32_t>& rows) {
+    std::set<uint32_t> requested;
+    std::unordered_map<int64_t, uint32_t> judged;
+    index_.EraseIf([&](uint32_t row) { EXPECT_TRUE(requested.insert(row).second) << "row " << row; },
+                   [&](int64_t key, uint32_t row) {
+                     EXPECT_EQ(requested.count(row), 1u) << "row " << row;
+                     EXPECT_TRUE(judged.emplace(key, row).second) << "key " << key;
+                     return rows.count(row) != 0;
+                   });
+    ASSERT_EQ(judged, model_);
+    for (const auto& entry : judged) {
+      if (rows.count(entry.second) != 0) model_.erase(entry.first);
+    }
+  }
+
   void Clear() {
     index_.Clear();
     model_.clear();
@@ -339,6 +355,40 @@ TEST(KeyIndex, ClearGivesTheMemoryBackAndStartsAnew) {
   for (int64_t i = 2500; i < 7500; ++i) checked.Insert(i);
   checked.ExpectSameForAll();
   checked.ExpectSame(0);
+}
+
+TEST(KeyIndex, ErasesByAWalkAsOneByOne) {
+  std::mt19937_64 random(11);
+  Checked walked, single;
+  walked.EraseRows({0});  // empty
+  std::vector<int64_t> keys;
+  for (int round = 0; round < 20; ++round) {
+    // Half of the keys crowd: their probe paths are long and cross each other.
+    for (int i = 0; i < 300; ++i) {
+      const int64_t key = random() % 2 == 0 ? static_cast<int64_t>(random())
+                                            : KeyWithHash(MakeHash(random() % 4, static_cast<uint8_t>(random() % 3),
+                                                                   static_cast<uint32_t>(random())));
+      if (walked.Has(key)) continue;
+      walked.Insert(key);
+      single.Insert(key);
+      keys.push_back(key);
+    }
+    std::set<uint32_t> gone;
+    for (const auto& [key, row] : walked.model()) {
+      if (random() % 10 < static_cast<uint64_t>(round % 11)) gone.insert(row);
+    }
+    const auto before = walked.model();
+    walked.EraseRows(gone);
+    for (const auto& [key, row] : before) {
+      if (gone.count(row) != 0) single.Erase(key);
+    }
+    walked.ExpectSameForAll();
+    for (const int64_t key : keys) {
+      walked.ExpectSame(key);
+      ASSERT_EQ(walked.ProbeLength(key), single.ProbeLength(key));  // erased keys leave nothing in the way
+    }
+    if (HasFatalFailure()) return;
+  }
 }
 
 }  // namespace

@@ -17,6 +17,9 @@ namespace {
 constexpr int64_t kAhead = 16;
 static_assert(kNoRow == KeyIndex::kNone, "what is not found has no row");
 
+// Between Screen and Record, the handle of a key that shall get a row.
+constexpr int64_t kAdmitted = -2;
+
 // Shards: enough that a rehash stays short (64Ki keys each when a limit is known) and threads find work, few enough
 // that a batch of a few thousand ids still brings each shard a run of them.
 int ChooseShardBits(int64_t max_rows) {
@@ -181,15 +184,28 @@ Status Table::Claim(int64_t n) {
   return Status();
 }
 
-Status Table::NewRow(int shard, uint64_t hash, int64_t key, uint32_t* row) {
+Status Table::AddRow(int shard, uint64_t hash, int64_t key, uint32_t* row) {
   MXREC_RETURN_IF_ERROR(store_.Allocate(shard, row));
+  if (history_ != nullptr) {
+    const Status reserved = history_->facts().Reserve(*row);
+    if (!reserved.ok()) {
+      store_.Free(shard, *row);
+      return reserved;
+    }
+    history_->facts(*row) = history_->Admit(shard, hash);
+  }
+  shards_[shard].index.Insert(hash, key, *row);
+  return Status();
+}
+
+Status Table::NewRow(int shard, uint64_t hash, int64_t key, uint32_t* row) {
+  MXREC_RETURN_IF_ERROR(AddRow(shard, hash, key, row));
   float* at = store_.row(*row);
   initializer_.Fill(key, at);
   const RowLayout& layout = store_.layout();
   for (size_t i = 0; i < layout.slots().size(); ++i) {
     std::fill_n(at + layout.slot_offset(static_cast<int>(i)), layout.dim(), layout.slots()[i].initial_value);
   }
-  shards_[shard].index.Insert(hash, key, *row);
   return Status();
 }
 
@@ -213,6 +229,65 @@ Status Table::Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles
       ++made;
     }
     handles[i] = Handle(keys[i], row);
+  }
+  inserted_.fetch_add(made, std::memory_order_relaxed);
+  *inserted += made;
+  return status;
+}
+
+int64_t Table::Screen(int shard, const int64_t* keys, const Tally& tally, int64_t first, int64_t n,
+                      int64_t* handles) const {
+  const Shard& s = shards_[shard];
+  std::shared_lock<std::shared_mutex> lock(s.mutex);
+  int64_t admitted = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (i + kAhead < n && handles[i + kAhead] == kNoRow) history_->Prefetch(shard, HashKey(keys[i + kAhead]));
+    if (handles[i] != kNoRow || !history_->Admits(shard, HashKey(keys[i]), tally.weight(first + i))) continue;
+    handles[i] = kAdmitted;
+    ++admitted;
+  }
+  return admitted;
+}
+
+Status Table::Record(int shard, const int64_t* keys, const Tally& tally, int64_t first, int64_t n, uint32_t step,
+                     int64_t* handles, int64_t* inserted) {
+  Shard& s = shards_[shard];
+  const int64_t wanted = std::count(handles, handles + n, kAdmitted);
+  std::unique_lock<std::shared_mutex> lock(s.mutex);
+  MXREC_RETURN_IF_ERROR(s.index.Reserve(wanted));
+  int64_t made = 0;
+  Status status;
+  auto request = [&](int64_t i) {
+    if (handles[i] >= 0) {
+      __builtin_prefetch(&history_->facts(static_cast<uint32_t>(handles[i])), 1);
+    } else {
+      history_->Prefetch(shard, HashKey(keys[i]));
+      s.index.Prefetch(HashKey(keys[i]));
+    }
+  };
+  for (int64_t i = 0; i < std::min(n, kAhead); ++i) request(i);
+  for (int64_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) request(i + kAhead);
+    const uint32_t weight = tally.weight(first + i);
+    const int64_t time = tally.time(first + i);
+    if (handles[i] < 0) {
+      const uint64_t hash = HashKey(keys[i]);
+      const int64_t row = s.index.Find(hash, keys[i]);  // another thread may have inserted it since Resolve
+      if (row != KeyIndex::kNone) {
+        handles[i] = Handle(keys[i], row);
+      } else if (handles[i] == kNoRow) {
+        status = history_->Refuse(shard, hash, weight, time);
+        if (!status.ok()) break;
+        continue;
+      } else {
+        uint32_t fresh;
+        status = NewRow(shard, hash, keys[i], &fresh);
+        if (!status.ok()) break;
+        handles[i] = Handle(keys[i], fresh);
+        ++made;
+      }
+    }
+    Count(&history_->facts(static_cast<uint32_t>(handles[i])), weight, time, step);
   }
   inserted_.fetch_add(made, std::memory_order_relaxed);
   *inserted += made;
@@ -273,6 +348,48 @@ Status Table::SetSlots(const std::vector<SlotSpec>& slots) {
   return store_.Relayout(RowLayout(config_.dim, slots));
 }
 
+Status Table::Track(const Tracking& tracking) {
+  MXREC_RETURN_IF_ERROR(CheckTracking(tracking, config_.name));
+  if (tracking == declared_ || (history_ == nullptr && !tracking.is_on())) return Status();
+  if (history_ == nullptr) {
+    std::unique_ptr<History> history(new History(tracking, shard_bits_));
+    bool enough = history->usable();
+    for (uint64_t row = 0; enough && row < store_.end(); row += FactsColumn::kSlabRows) {
+      enough = history->facts().Reserve(static_cast<uint32_t>(row)).ok();
+    }
+    if (!enough) return Status::ResourceExhausted("table '" + config_.name + "': no memory left to count its keys");
+    history_ = std::move(history);
+  } else if (tracking.filter_bytes != declared_.filter_bytes) {
+    return Status::FailedPrecondition(
+        "table '" + config_.name + "' counts its refused keys with admission_filter_bytes=" +
+        std::to_string(declared_.filter_bytes) + " already and cannot change to " +
+        std::to_string(tracking.filter_bytes) + "; call terminate_config_initializer() before building such a graph");
+  } else {
+    history_->SetThresholds(tracking.access_threshold, tracking.eviction_threshold, tracking.coefficient);
+  }
+  declared_ = tracking;
+  return Status();
+}
+
+RowFacts Table::Facts(int64_t key) const {
+  if (history_ == nullptr) return RowFacts();
+  const uint64_t hash = HashKey(key);
+  const int shard = ShardOf(hash);
+  std::shared_lock<std::shared_mutex> lock(shards_[shard].mutex);
+  const int64_t row = shards_[shard].index.Find(hash, key);
+  return row == KeyIndex::kNone ? history_->Refused(shard, hash) : history_->facts(static_cast<uint32_t>(row));
+}
+
+Status Table::SetFacts(int64_t key, const RowFacts& facts) {
+  const uint64_t hash = HashKey(key);
+  const int shard = ShardOf(hash);
+  std::unique_lock<std::shared_mutex> lock(shards_[shard].mutex);
+  const int64_t row = shards_[shard].index.Find(hash, key);
+  if (row == KeyIndex::kNone) return history_->Restore(shard, hash, facts.count, facts.time);
+  history_->facts(static_cast<uint32_t>(row)) = facts;
+  return Status();
+}
+
 Status Table::Assign(int64_t key, const float* const* parts) {
   const uint64_t hash = HashKey(key);
   const int shard = ShardOf(hash);
@@ -283,12 +400,11 @@ Status Table::Assign(int64_t key, const float* const* parts) {
     MXREC_RETURN_IF_ERROR(Claim(1));
     uint32_t fresh = 0;
     Status status = s.index.Reserve(1);
-    if (status.ok()) status = store_.Allocate(shard, &fresh);
+    if (status.ok()) status = AddRow(shard, hash, key, &fresh);
     if (!status.ok()) {
       Release(1);
       return status;
     }
-    s.index.Insert(hash, key, fresh);
     inserted_.fetch_add(1, std::memory_order_relaxed);
     row = fresh;
   }
@@ -346,8 +462,7 @@ Status Table::InsertShard(int shard, const int64_t* keys, const float* const* co
                                    " already");
     }
     uint32_t row;
-    MXREC_RETURN_IF_ERROR(store_.Allocate(shard, &row));
-    s.index.Insert(hash, key, row);
+    MXREC_RETURN_IF_ERROR(AddRow(shard, hash, key, &row));
     ++*inserted;
     float* at = store_.row(row);
     if (columns[0] != nullptr) {
@@ -389,11 +504,14 @@ int64_t Table::Erase(const int64_t* keys, int64_t n) {
     Shard& s = shards_[shard];
     std::unique_lock<std::shared_mutex> lock(s.mutex);
     const int64_t row = s.index.Find(hash, keys[i]);
-    if (row == KeyIndex::kNone) continue;
-    s.index.Erase(hash, keys[i]);
-    ++s.epoch;
-    store_.Free(shard, static_cast<uint32_t>(row));
-    ++erased;
+    if (row != KeyIndex::kNone) {
+      s.index.Erase(hash, keys[i]);
+      ++s.epoch;
+      store_.Free(shard, static_cast<uint32_t>(row));
+      ++erased;
+    } else if (history_ != nullptr) {
+      history_->Forget(shard, hash);
+    }
   }
   size_.fetch_sub(erased, std::memory_order_relaxed);
   erased_.fetch_add(erased, std::memory_order_relaxed);
@@ -405,20 +523,33 @@ void Table::Clear() {
     std::unique_lock<std::shared_mutex> lock(shards_[s].mutex);  // preparation may be looking for hints
     shards_[s].index.Clear();
     ++shards_[s].epoch;
+    if (history_ != nullptr) history_->ForgetAll(s);
   }
   store_.Clear();
+  if (history_ != nullptr) history_->facts().Clear();
   erased_.fetch_add(size_.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
 int64_t Table::capacity() const { return config_.max_rows > 0 ? config_.max_rows : store_.end(); }
 
+std::vector<std::shared_lock<std::shared_mutex>> Table::LockAll() const {
+  std::vector<std::shared_lock<std::shared_mutex>> locks;
+  for (int s = 0; s < shards(); ++s) locks.emplace_back(shards_[s].mutex);
+  return locks;
+}
+
 int64_t Table::bytes() const {
+  const auto locks = LockAll();
   int64_t bytes = store_.bytes();
-  for (int s = 0; s < shards(); ++s) {
-    std::shared_lock<std::shared_mutex> lock(shards_[s].mutex);
-    bytes += shards_[s].index.bytes();
-  }
+  for (int s = 0; s < shards(); ++s) bytes += shards_[s].index.bytes();
+  if (history_ != nullptr) bytes += history_->bytes() + int64_t{store_.end()} * static_cast<int64_t>(sizeof(RowFacts));
   return bytes;
+}
+
+Table::Lives Table::lives() const {
+  const auto locks = LockAll();
+  if (history_ == nullptr) return {inserted(), 0, 0};
+  return {inserted() + history_->begun() - history_->promoted(), history_->refused(), history_->candidates()};
 }
 
 }  // namespace mxrec

@@ -21,7 +21,9 @@
 #include "base/hash.h"
 #include "base/parallel.h"
 #include "base/status.h"
+#include "batch/tally.h"
 #include "store/memory_store.h"
+#include "table/history.h"
 #include "table/initializer.h"
 #include "table/key_index.h"
 #include "update/rule.h"
@@ -75,6 +77,13 @@ class Table {
   // (fewer than expected if another thread was faster). REQUIRES: room was claimed.
   Status Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles, int64_t* inserted);
 
+  // The same for a table that tracks its keys (history.h), in two parts, for keys [first, first + n) of a batch:
+  // Screen marks the keys without a row that the batch admits, for which room must be claimed, and returns how many
+  // there are. Record counts all keys at `step`, gives rows to those marked, and leaves the refused ones kNoRow.
+  int64_t Screen(int shard, const int64_t* keys, const Tally& tally, int64_t first, int64_t n, int64_t* handles) const;
+  Status Record(int shard, const int64_t* keys, const Tally& tally, int64_t first, int64_t n, uint32_t step,
+                int64_t* handles, int64_t* inserted);
+
   // Copies the embedding of each handle to out[n, dim]; zeros for kNoRow.
   void Gather(const int64_t* handles, int64_t n, float* out) const;
 
@@ -105,6 +114,18 @@ class Table {
   // an error. REQUIRES: no step is running.
   Status SetSlots(const std::vector<SlotSpec>& slots);
 
+  // Makes the table track its keys: counts, times, admission, eviction. Settings that equal those of the last call
+  // change nothing, so that rebuilding a graph does not undo what was set or restored since; a filter cannot be added,
+  // removed or resized. REQUIRES: no step is running.
+  Status Track(const Tracking& tracking);
+  // nullptr if the table does not track its keys.
+  History* history() const { return history_.get(); }
+  // What the table knows of a key, with a row or without; zeros if it knows nothing.
+  RowFacts Facts(int64_t key) const;
+  // As a checkpoint holds it: the facts of a key with a row, or a refused key. REQUIRES: the table tracks its keys; no
+  // step is running.
+  Status SetFacts(int64_t key, const RowFacts& facts);
+
   // Adds or replaces one row with all its parts, [dim * (1 + slots)] floats, as a checkpoint holds them.
   Status Assign(int64_t key, const float* const* parts);
 
@@ -121,13 +142,47 @@ class Table {
   // given to other keys at once.
   int64_t Erase(const int64_t* keys, int64_t n);
 
-  // Removes everything and gives the memory back. REQUIRES: no step is running.
+  // Removes the rows of a shard for which is_victim(handle) holds, in an order that the sequence of inserts and erases
+  // determines; returns how many. request(handle) is called a little earlier, to request from memory what is_victim
+  // reads. Refused keys last seen at `until` or before are forgotten, too. REQUIRES: no step is running.
+  template <typename Request, typename IsVictim>
+  int64_t EraseIf(int shard, int64_t until, Request request, IsVictim is_victim) {
+    Shard& s = shards_[shard];
+    std::unique_lock<std::shared_mutex> lock(s.mutex);
+    int64_t erased = 0;
+    s.index.EraseIf([&](uint32_t row) { request(int64_t{row}); },
+                    [&](int64_t, uint32_t row) {
+                      if (!is_victim(int64_t{row})) return false;
+                      store_.Free(shard, row);
+                      ++erased;
+                      return true;
+                    });
+    s.epoch += erased;
+    size_.fetch_sub(erased, std::memory_order_relaxed);
+    erased_.fetch_add(erased, std::memory_order_relaxed);
+    if (history_ != nullptr && until > 0) history_->ForgetUntil(shard, until);
+    return erased;
+  }
+
+  // Calls fn(handle) for every row of a shard, in no particular order.
+  template <typename Fn>
+  void ForEachIn(int shard, Fn fn) const {
+    std::shared_lock<std::shared_mutex> lock(shards_[shard].mutex);
+    shards_[shard].index.ForEach([&](int64_t, uint32_t row) { fn(int64_t{row}); });
+  }
+
+  // Removes everything, what is known of refused keys too, and gives the memory back. REQUIRES: no step is running.
   void Clear();
 
-  // Calls fn(key, row) for every row, shard after shard, in ascending order of row numbers: an order that the sequence
-  // of inserts and erases determines. No insert or erase may touch a shard while it is walked: its lock is held.
+  // Calls fn(key, handle) for every row, shard after shard, in ascending order of row numbers: an order that the
+  // sequence of inserts and erases determines; after each shard's rows, refused(candidate) for its refused keys. No
+  // insert or erase may touch a shard while it is walked: its lock is held.
   template <typename Fn>
   void ForEach(Fn fn) const {
+    ForEach(fn, [](const Candidate&) {});
+  }
+  template <typename Fn, typename Refused>
+  void ForEach(Fn fn, Refused refused) const {
     std::vector<int64_t> keys;
     std::vector<uint64_t> order;  // row number, and in the low half the number of its key: sorted as one word
     for (int s = 0; s < shards(); ++s) {
@@ -139,17 +194,23 @@ class Table {
         keys.push_back(key);
       });
       std::sort(order.begin(), order.end());
-      for (const uint64_t word : order) {
-        fn(keys[static_cast<uint32_t>(word)], static_cast<const float*>(store_.row(static_cast<uint32_t>(word >> 32))));
-      }
+      for (const uint64_t word : order) fn(keys[static_cast<uint32_t>(word)], static_cast<int64_t>(word >> 32));
+      if (history_ != nullptr) history_->ForEachRefused(s, refused);
     }
   }
 
   int64_t size() const { return size_.load(std::memory_order_relaxed); }
   int64_t capacity() const;  // rows that fit without a new allocation, or max_rows if there is a limit
-  int64_t bytes() const;     // rows and index
+  int64_t bytes() const;     // rows, index and history
   int64_t inserted() const { return inserted_.load(std::memory_order_relaxed); }  // since creation; with erased(),
   int64_t erased() const { return erased_.load(std::memory_order_relaxed); }      // inserted = size + erased
+  // Lives of keys since creation, and those of them that have got no row (history.h): seen = inserted + refused.
+  struct Lives {
+    int64_t seen;
+    int64_t refused;
+    int64_t candidates;  // of the refused, those that wait for a row now
+  };
+  Lives lives() const;
 
  private:
   struct alignas(64) Shard {
@@ -182,8 +243,12 @@ class Table {
     }
   }
   bool IsPadding(int64_t key) const;
-  // A new row for `key` in a locked shard whose index has room; its embedding and slots are initialised.
+  // A row for `key` in a locked shard whose index has room; what is known of a refused key goes with it. NewRow
+  // initialises its embedding and slots, too.
+  Status AddRow(int shard, uint64_t hash, int64_t key, uint32_t* row);
   Status NewRow(int shard, uint64_t hash, int64_t key, uint32_t* row);
+  // Shared locks of all shards, for numbers that are sums over them.
+  std::vector<std::shared_lock<std::shared_mutex>> LockAll() const;
   // InsertRows for one shard: the keys at `order`[0, n); adds the number of rows made to `*inserted`.
   Status InsertShard(int shard, const int64_t* keys, const float* const* columns, const uint32_t* order, int64_t n,
                      int64_t* inserted);
@@ -193,6 +258,8 @@ class Table {
   Initializer initializer_;
   MemoryStore store_;
   std::unique_ptr<Shard[]> shards_;
+  std::unique_ptr<History> history_;
+  Tracking declared_;             // what Track was last called with
   std::atomic<int64_t> size_{0};  // rows, plus rows claimed and not yet inserted
   std::atomic<int64_t> inserted_{0};
   std::atomic<int64_t> erased_{0};

@@ -124,7 +124,10 @@ inline int64_t RowFloats(const Table& table) {
 // Everything a walk sees, slots included, in its order.
 inline Content Walk(const Table& table) {
   Content content;
-  table.ForEach([&](int64_t key, const float* row) { content.push_back({key, Floats(row, row + RowFloats(table))}); });
+  table.ForEach([&](int64_t key, int64_t handle) {
+    const float* row = table.Row(handle);
+    content.push_back({key, Floats(row, row + RowFloats(table))});
+  });
   return content;
 }
 

@@ -132,7 +132,14 @@ class LookupOp : public OpKernel {
                                              "; pass the batch that the lookup was built with"));
       OP_REQUIRES_OK(c, c->allocate_output(count + t, {part.keys_size}, &out));
       handles[t] = out->flat<int64_t>().data();
-      commits.push_back({tables[t].get(), part, handles[t], modes_[t] == kInsert});
+      CommitItem commit{tables[t].get(), part, handles[t], modes_[t] == kInsert, {}};
+      const History* history = tables[t]->history();
+      if (commit.insert && history != nullptr) {
+        const bool needs_time = history->eviction_threshold() != Tracking::kOff;
+        OP_REQUIRES_OK(c, ToTensorFlow(Tally::Make(plan, table_in_plan_[t], tables_[t], history->coefficient(),
+                                                   needs_time, &commit.tally)));
+      }
+      commits.push_back(std::move(commit));
     }
     const PoolFor pool(c);
     OP_REQUIRES_OK(c, ToTensorFlow(Commit(commits, pool)));

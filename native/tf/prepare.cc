@@ -26,8 +26,10 @@ absl::Status PlanShape(tensorflow::shape_inference::InferenceContext* c) {
 
 REGISTER_OP("MxrecPrepare")
     .Input("ids: F * int64")
+    .Input("times: N * int64")  // of the batch's samples: none, or one tensor of one time for all or one for each
     .Output("plan: int64")
     .Attr("F: int >= 1")
+    .Attr("N: int >= 0")
     .Attr("tables: list(string) >= 1")
     .Attr("table_of_feature: list(int) >= 1")
     .Attr("grouped: bool")
@@ -49,7 +51,7 @@ class PlanOp : public OpKernel {
   const std::vector<std::string>& tables() const { return tables_; }
 
   // REQUIRES: the ids of a table come in the order of its features.
-  void MakePlan(OpKernelContext* c, std::vector<FeaturePlan> features, const Ids& ids, bool grouped) {
+  void MakePlan(OpKernelContext* c, std::vector<FeaturePlan> features, const Ids& ids, TimeSpan times, bool grouped) {
     std::vector<std::shared_ptr<Table>> tables(tables_.size());
     std::vector<int64_t> sizes(tables_.size(), 0);
     int64_t total = 0;
@@ -75,7 +77,7 @@ class PlanOp : public OpKernel {
         parts.push_back({tables_[t], nullptr, ids[t]});
       }
     }
-    const PlanWriter writer(std::move(parts), std::move(features));
+    const PlanWriter writer(std::move(parts), std::move(features), times);
     Tensor* out = nullptr;
     OP_REQUIRES_OK(c, c->allocate_output(0, {writer.words()}, &out));
     int64_t* words = out->flat<int64_t>().data();
@@ -145,11 +147,12 @@ class PrepareOp : public PlanOp {
   }
 
   void Compute(OpKernelContext* c) override {
-    OP_REQUIRES(c, c->num_inputs() == static_cast<int>(table_of_feature_.size()),
-                absl::InvalidArgumentError("one table_of_feature per ids tensor is needed"));
+    const int features_size = static_cast<int>(table_of_feature_.size());
+    OP_REQUIRES(c, c->num_inputs() == features_size || c->num_inputs() == features_size + 1,
+                absl::InvalidArgumentError("one table_of_feature per ids tensor, and at most one tensor of times"));
     std::vector<FeaturePlan> features;
     Ids ids(tables().size());
-    for (int f = 0; f < c->num_inputs(); ++f) {
+    for (int f = 0; f < features_size; ++f) {
       const Tensor& input = c->input(f);
       FeaturePlan feature;
       feature.table = table_of_feature_[f];
@@ -158,7 +161,12 @@ class PrepareOp : public PlanOp {
       ids[feature.table].push_back({input.flat<int64_t>().data(), feature.size});
       features.push_back(std::move(feature));
     }
-    MakePlan(c, std::move(features), ids, grouped_);
+    TimeSpan times;
+    if (c->num_inputs() > features_size) {
+      const auto input = c->input(features_size).flat<int64_t>();
+      times = {input.data(), input.size()};
+    }
+    MakePlan(c, std::move(features), ids, times, grouped_);
   }
 
  private:
@@ -182,7 +190,7 @@ class GroupOp : public PlanOp {
       OP_REQUIRES(c, !part.is_grouped(), absl::InvalidArgumentError("the plan is grouped already"));
       ids[t].push_back({part.keys, part.keys_size});
     }
-    MakePlan(c, plan.features(), ids, true);
+    MakePlan(c, plan.features(), ids, plan.times(), true);
   }
 };
 

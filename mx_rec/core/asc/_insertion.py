@@ -26,6 +26,7 @@ class Insertion:
     features: dict[int, Feature]  # by id() of the spec; `specs` keeps them alive
     specs: list[object]
     is_training: bool
+    has_times: bool  # whether the plan holds timestamps
     number: int = dataclasses.field(default_factory=lambda: next(_counter))
 
     @property

@@ -1,7 +1,7 @@
 """get_asc_insert_func: the preparation stage, as a function for `dataset.map`."""
 
 from mx_rec import _check
-from mx_rec.core import _commit
+from mx_rec.core import _commit, _timestamp
 from mx_rec.core.asc._insertion import Feature, Insertion
 from mx_rec.core.asc.feature_spec import FeatureSpec
 from mx_rec.util.log import logger
@@ -59,11 +59,14 @@ def _prepare(args, specs, is_training, dump_graph):
     import tensorflow as tf
 
     batch = args[0] if len(args) == 1 else args
-    tables, ids, features, present = [], [], {}, []
+    tables, ids, times, features, present = [], [], [], {}, []
     for spec in specs:
         found = _tensor(batch, spec)
         if spec.is_timestamp:
-            _check_timestamp(found, spec)
+            if found is not None:
+                times = [_timestamp.checked(found, spec)]
+            elif is_training:
+                raise KeyError(f"{spec}: the batch has no timestamp under the key {spec.index_key!r}")
             continue
         if found is None:
             logger.warning("%s: the batch has no key %r; the feature is skipped", spec, spec.index_key)
@@ -80,8 +83,8 @@ def _prepare(args, specs, is_training, dump_graph):
     # The key sorts after all others, so that the plan is the last tensor of the flattened batch; core/_lookup.py relies
     # on it.
     plan_key = f"{sorted(map(str, batch))[-1]}_read_emb_key" if isinstance(batch, dict) else None
-    insertion = Insertion(plan_key, tuple(tables), features, present, is_training)
-    plan = _commit.prepare(ids, insertion.layout, insertion.op_name)
+    insertion = Insertion(plan_key, tuple(tables), features, present, is_training, bool(times))
+    plan = _commit.prepare(ids, insertion.layout, times, insertion.op_name)
     for spec in present:
         spec.insertions.append(insertion)
     if dump_graph:
@@ -133,13 +136,6 @@ def _named(structure, key):
     elif isinstance(structure, (tuple, list)):
         for value in structure:
             yield from _named(value, key)
-
-
-def _check_timestamp(tensor, spec):
-    if tensor is None:
-        raise KeyError(f"{spec}: the batch has no timestamp under the key {spec.index_key!r}")
-    if tensor.shape.rank not in (None, 0):
-        raise ValueError(f"{spec}: the timestamp must be a scalar, got shape {tensor.shape}")
 
 
 def _describe(batch):

@@ -21,8 +21,13 @@ def start_asc_pipeline() -> None:
     if state.is_started:
         return
     state.is_started = True
+    _complete_lookups()
     _fuse_lookups(state)
     for table in tables.values():
+        if table.admission_filter_bytes and table.native.tracking is None:
+            logger.warning(
+                "table '%s': `admission_filter_bytes` has no effect without an `access_threshold`", table.table_name
+            )
         limit = table.native_limit
         logger.info(
             "table '%s': dim %d, %s rows, %d lookups",
@@ -31,6 +36,20 @@ def start_asc_pipeline() -> None:
             f"at most {limit:,}" if limit else "unlimited",
             table.lookup_count,
         )
+
+
+def _complete_lookups():
+    """Gives lookups of tensors what they could not know when they were built: timestamps, and each other."""
+    import tensorflow as tf
+
+    from mx_rec.core import _timestamp
+    from mx_rec.graph import _merge
+
+    graph = tf.compat.v1.get_default_graph()
+    if graph.finalized:
+        return
+    _timestamp.bind(graph)
+    _merge.merge_in_step(graph)
 
 
 def _fuse_lookups(state):

@@ -1,0 +1,76 @@
+"""Tables in the log and in TensorBoard: how many rows they have, whom they refuse, what is evicted, how much memory."""
+
+import tensorflow as tf
+
+from mx_rec import _check
+from mx_rec.core import _graph
+from mx_rec.util.log import logger
+
+__all__ = ["TableStatsHook", "summary_of"]
+
+v1 = tf.compat.v1
+
+
+def summary_of(tables) -> v1.Summary:
+    """The numbers of `table.stats()` of all `tables`, as scalars "mx_rec/<table>/<number>" for TensorBoard."""
+    return v1.Summary(
+        value=[
+            v1.Summary.Value(tag=f"mx_rec/{table.table_name}/{name}", simple_value=value)
+            for table in tables
+            for name, value in table.stats().items()
+        ]
+    )
+
+
+class TableStatsHook(v1.train.SessionRunHook):
+    """Logs the numbers of all tables while a monitored session or an Estimator trains.
+
+    Args:
+        every_n_steps: how often, in runs of the session.
+        output_dir: also write them there, for TensorBoard; for instance the Estimator's model_dir.
+    """
+
+    def __init__(self, every_n_steps=100, output_dir=None):
+        self._every = _check.integer("every_n_steps", every_n_steps, 1, _check.MAX_INT32)
+        self._output_dir = None if output_dir is None else _check.text("output_dir", output_dir, 1024)
+        self._writer = None
+        self._tables = []
+        self._global_step = None
+        self._runs = 0
+
+    def begin(self):
+        self._tables = list(_graph.state().tables.values())
+        self._global_step = v1.train.get_global_step()
+        if self._output_dir is not None:
+            # Shared with TensorFlow's own hooks, which write there too.
+            self._writer = v1.summary.FileWriterCache.get(self._output_dir)
+
+    def after_run(self, run_context, run_values):
+        del run_values
+        self._runs += 1
+        if self._runs % self._every == 0:
+            self._tell(run_context.session)
+
+    def end(self, session):
+        if self._runs % self._every != 0:
+            self._tell(session)
+        if self._writer is not None:
+            self._writer.flush()
+
+    def _tell(self, session):
+        step = self._runs if self._global_step is None else int(session.run(self._global_step))
+        for table in self._tables:
+            stats = table.stats()
+            logger.info(
+                "step %d, table '%s': %d rows, %.1f MB; keys: %d seen, %d admitted, %d refused, %d evicted",
+                step,
+                table.table_name,
+                stats["rows"],
+                stats["bytes"] / 1e6,
+                stats["seen"],
+                stats["admitted"],
+                stats["refused"],
+                stats["evicted"],
+            )
+        if self._writer is not None:
+            self._writer.add_summary(summary_of(self._tables), step)

@@ -1,0 +1,54 @@
+#include "checkpoint/output.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/crc32c.h"
+
+namespace mxrec {
+
+Status Output::Append(const void* data, size_t n) {
+  const char* p = static_cast<const char*>(data);
+  while (n > 0) {
+    const size_t piece = std::min(n, buffer_.size() - used_);
+    std::memcpy(buffer_.data() + used_, p, piece);
+    used_ += piece;
+    p += piece;
+    n -= piece;
+    if (used_ == buffer_.size()) MXREC_RETURN_IF_ERROR(Flush());
+  }
+  return Status();
+}
+
+Status Output::Finish(CheckpointFile* facts) {
+  MXREC_RETURN_IF_ERROR(Flush());
+  MXREC_RETURN_IF_ERROR(file_->Sync());
+  MXREC_RETURN_IF_ERROR(file_->Close());
+  *facts = {name_, bytes_, crc_};
+  return Status();
+}
+
+Status Output::Flush() {
+  if (used_ == 0) return Status();
+  crc_ = crc32c::Extend(crc_, buffer_.data(), used_);
+  bytes_ += static_cast<int64_t>(used_);
+  const Status status = file_->Append(buffer_.data(), used_);
+  used_ = 0;
+  return status;
+}
+
+Status FinishColumn(Env& env, const std::string& directory, const std::string& column,
+                    const std::vector<int64_t>& attribute, Output* data, std::vector<CheckpointFile>* files) {
+  CheckpointFile data_facts, attribute_facts;
+  MXREC_RETURN_IF_ERROR(data->Finish(&data_facts));
+  const size_t bytes = attribute.size() * sizeof(int64_t);
+  Output out(AttributeFile(column), bytes);
+  MXREC_RETURN_IF_ERROR(out.Open(env, directory));
+  MXREC_RETURN_IF_ERROR(out.Append(attribute.data(), bytes));
+  MXREC_RETURN_IF_ERROR(out.Finish(&attribute_facts));
+  files->push_back(std::move(data_facts));
+  files->push_back(std::move(attribute_facts));
+  return env.SyncDirectory(directory + "/" + column);
+}
+
+}  // namespace mxrec
