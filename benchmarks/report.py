@@ -36,8 +36,14 @@ def write(results: Results, name: str) -> None:
 
 def markdown(results: Results, plot: str) -> str:
     parts = [_head(results), plot, _targets(results), *_workloads(results), _e2e(results), _modify(results)]
-    parts += [_size(results)]
-    parts += [_growth(results), _checkpoint(results), _startup(results), _absent(results)]
+    parts += [
+        _admission(results),
+        _size(results),
+        _growth(results),
+        _checkpoint(results),
+        _startup(results),
+        _absent(results),
+    ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -125,6 +131,27 @@ def _modify(results):
         "After a rest of 20 ms batches are ready: what is left is the time inside `session.run`."
     )
     return f"## Graph modification\n\n{text}\n\n" + _table(header, rows) if rows else ""
+
+
+def _admission(results):
+    rows = [
+        (label, f"{time:.2f}", _ratio(results, "admission", "train", label))
+        for label in results.peers("admission")
+        if (time := results.milliseconds("admission", "train", label)) is not None
+    ]
+    parts = []
+    if rows:
+        parts.append(
+            "W1, Adam: tables that count and date every key of a batch, beside tables that do not. "
+            "The rows trained are the same.\n\n" + _table(("", "ms/step", "ratio"), rows)
+        )
+    facts = {key: results.info("eviction", OURS, key) for key in ("rows", "evicted", "steps", "step_ms", "longest_ms")}
+    if facts["rows"] is not None:
+        parts.append(
+            "Eviction by `EvictHook` while W3 trains: {evicted:,} of {rows:,} rows in {steps} steps; a step takes "
+            "{step_ms:.1f} ms, the longest one during the eviction {longest_ms:.1f} ms.".format(**facts)
+        )
+    return "## Feature admission and eviction\n\n" + "\n\n".join(parts) if parts else ""
 
 
 def _size(results):

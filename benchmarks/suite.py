@@ -16,6 +16,7 @@ OURS, STOCK, TFRA, TORCH, FBGEMM, LIMIT, DISK, DENSE_ADAM = (
     "TensorFlow AdamOptimizer",
 )
 IN_STEP = "lookup in the step"  # the graph that modification begins with
+UNTRACKED = "without admission"
 _MODULES = {  # label -> (module in benchmarks.peers, environment)
     OURS: ("ours", environments.OWN),
     STOCK: ("stock", environments.OWN),
@@ -27,7 +28,7 @@ _MODULES = {  # label -> (module in benchmarks.peers, environment)
     DISK: ("disk", environments.OWN),
 }
 _SLOTS = {"adam": 2, "adagrad": 1, "sgd": 0}
-SCENARIOS = ("w1", "w2", "w3", "e2e", "modify", "size", "growth", "checkpoint", "startup")
+SCENARIOS = ("w1", "w2", "w3", "e2e", "modify", "admission", "size", "growth", "checkpoint", "startup")
 SIZES = (100_000, 1_000_000, 10_000_000)
 _GROWTH_LEAD, _GROWTH_STEPS = 6, 8
 
@@ -84,9 +85,15 @@ def groups(scenario: str, mode: Mode, memory: float) -> list[Group]:
     if scenario in ("w1", "w2", "w3"):
         made = [_workload_group(scenario, optimizer, mode) for optimizer in mode.optimizers]
     else:
-        made = {"e2e": _e2e, "modify": _modify, "size": _size, "growth": _growth, "checkpoint": _checkpoint}[scenario](
-            mode
-        )
+        make = {
+            "e2e": _e2e,
+            "modify": _modify,
+            "admission": _admission,
+            "size": _size,
+            "growth": _growth,
+            "checkpoint": _checkpoint,
+        }
+        made = make[scenario](mode)
     return [part for group in made for part in _split(group, memory)]
 
 
@@ -175,6 +182,22 @@ def _modify(mode):
         measures = ("train",) if name == "modify-w1-1" else ("train", "train_rested")
         made.append(Group(name, title, tuple(workers), measures, mode.rounds, mode.seconds, retries=mode.retries))
     return made
+
+
+def _admission(mode):
+    """Tables that count and date their keys beside tables that do not, and the steps during an eviction."""
+    workers = [
+        dataclasses.replace(_workload_worker(OURS, "w1", "adam", mode.scale, is_tracked=is_tracked), label=label)
+        for label, is_tracked in ((OURS, True), (UNTRACKED, False))
+    ]
+    options = {"scenario": "eviction", "workload": "w3", "scale": mode.scale}
+    memory = _gigabytes(OURS, workloads.get("w3", mode.scale), "adam")
+    evicting = Worker(OURS, *_MODULES[OURS], options, memory)
+    return [
+        Group("admission", "Feature admission, W1", tuple(workers), ("train",), mode.rounds, mode.seconds,
+              retries=mode.retries),
+        Group("eviction", "Eviction, W3", (evicting,), (), 1, 0.0, retries=0),
+    ]  # fmt: skip
 
 
 def _size(mode):

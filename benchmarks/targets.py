@@ -5,7 +5,7 @@ import statistics
 from typing import Optional
 
 from benchmarks.results import Results
-from benchmarks.suite import DENSE_ADAM, IN_STEP, LIMIT, OURS, SIZES, STOCK, TFRA, TORCH
+from benchmarks.suite import DENSE_ADAM, IN_STEP, LIMIT, OURS, SIZES, STOCK, TFRA, TORCH, UNTRACKED
 
 WORKLOADS = ("w1", "w2", "w3")
 DIM_OF = {"w1": 16, "w2": 64, "w3": 32}
@@ -53,6 +53,8 @@ def evaluate(results: Results) -> list[Target]:
     for name, title in (("modify-w1", "W1"), ("modify-e2e", "end to end")):
         ratio(f"{title}, modified graph", name, "train", IN_STEP, 1)
         ratio(f"{title}, modified graph, time of a step after a rest", name, "train_rested", IN_STEP, 1)
+    ratio("W1 train, with admission and counts", "admission", "train", UNTRACKED, 0.9)
+    targets.append(_stall(results))
     targets += [_auc(results), _size(results), *_memory(results), _new_rows(results), _startup(results)]
     return targets
 
@@ -63,6 +65,14 @@ def _auc(results):
     if ours is None or stock is None:
         return Target(text, None, 0.002, is_minimum=False, unit="")
     return Target(text, abs(ours - stock), 0.002, is_minimum=False, unit="", note=f"{ours:.5f} and {stock:.5f}")
+
+
+def _stall(results):
+    step, longest = (results.info("eviction", OURS, key) for key in ("step_ms", "longest_ms"))
+    value = None if step is None else longest - step
+    text = "longest delay of a step while a table is evicted"
+    rows = results.info("eviction", OURS, "rows")
+    return Target(text, value, 50, is_minimum=False, unit=" ms", note="" if rows is None else f"{rows:,} rows")
 
 
 def _size(results):

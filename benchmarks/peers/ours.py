@@ -3,6 +3,9 @@
 The input pipeline and the preparation in it run on the same cores and count; every other peer gets its ids for nothing.
 """
 
+import statistics
+import time
+
 import numpy as np
 import tensorflow as tf
 
@@ -11,6 +14,7 @@ from benchmarks.peers import deep_net
 from mx_rec.core.asc.helper import FeatureSpec, get_asc_insert_func
 from mx_rec.core.asc.manager import start_asc_pipeline
 from mx_rec.core.embedding import create_table, sparse_lookup
+from mx_rec.core.feature_process import EvictHook
 from mx_rec.graph import modify_graph_and_start_emb_cache
 from mx_rec.optimizers import adagrad, gradient_descent, lazy_adam
 from mx_rec.util.initialize import init
@@ -23,6 +27,7 @@ PREFETCH = 4
 LEAD = PREFETCH + 2  # steps until every batch was prepared while the step before it ran
 REST = 0.02  # seconds between steps, in which an input pipeline gets ahead
 POPULATE = 50_000  # ids a step while filling the tables
+START, AGE = 1_600_000_000, 1_000  # data time of the first batch, each of which takes a second; when keys are old
 
 OPTIMIZERS = {  # name -> (its maker, slots)
     "adam": (lambda: lazy_adam.create_hash_optimizer(1e-3), 2),
@@ -32,11 +37,13 @@ OPTIMIZERS = {  # name -> (its maker, slots)
 
 
 class Tables:
-    """The tables of a workload, and datasets that read them."""
+    """The tables of a workload, and datasets that read them. With `is_tracked` they count and date their keys; a key
+    gets its row at once, so that the same rows are trained."""
 
-    def __init__(self, work, initializer):
+    def __init__(self, work, initializer, is_tracked=False):
         init()
         self._work = work
+        self._thresholds = {"access_threshold": 1, "eviction_threshold": AGE} if is_tracked else {}
         self.names = [f"table{number:02d}" for number in range(work.tables)]
         self._tables = [
             create_table(
@@ -49,13 +56,17 @@ class Tables:
             for name in self.names
         ]
 
-    def read(self, dataset, is_train, tuned=True, lookup="spec"):
+    def read(self, dataset, is_train, tuned=True, lookup="spec", first_time=START):
         """(iterator, batch, embeddings by table) of a dataset of dicts: the ids under their table's name, and whatever
         else. Bags are summed. `lookup`: "spec", or for plain tensors "step" or "modified".
         """
-        specs = [FeatureSpec(name, table_name=name) for name in self.names]
+        specs = [FeatureSpec(name, table_name=name, **self._thresholds) for name in self.names]
+        timestamp = []
+        if self._thresholds:
+            timestamp = [FeatureSpec("time", is_timestamp=True)]
+            dataset = dataset.enumerate(first_time).map(lambda time, batch: {"time": time, **batch})
         if lookup == "spec":
-            dataset = dataset.map(get_asc_insert_func(tgt_key_specs=specs, is_training=is_train))
+            dataset = dataset.map(get_asc_insert_func(tgt_key_specs=specs + timestamp, is_training=is_train))
         dataset = dataset.prefetch(PREFETCH)
         if not tuned:
             options = tf.data.Options()
@@ -122,9 +133,9 @@ def start(lookup, threads):
     return v1.Session(config=v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads))
 
 
-def workload(workload, optimizer, scale, checkpoint=False, lookup="spec", threads=0):
+def workload(workload, optimizer, scale, checkpoint=False, lookup="spec", threads=0, is_tracked=False):
     work = workloads.get(workload, scale)
-    tables = Tables(work, v1.random_uniform_initializer(-0.05, 0.05))
+    tables = Tables(work, v1.random_uniform_initializer(-0.05, 0.05), is_tracked)
     pool = v1.placeholder(tf.int64, [None, work.tables, *work.feature_shape])
     dataset = tf.data.Dataset.from_tensor_slices(tables.features(pool)).repeat()
     train_input, _, embeddings = tables.read(dataset, is_train=True, lookup=lookup)
@@ -182,6 +193,44 @@ def growth(dim, batches, batch_size, lead, keys):
     return {"new_rows": worker.Measure(lambda i: step(), batch_size, lead)}, {"tensorflow": tf.__version__}
 
 
+def eviction(workload, scale):
+    """Training steps while a table loses nearly all of its rows, which are old: how long does the longest one take?"""
+    work = workloads.get(workload, scale)
+    tables = Tables(work, v1.random_uniform_initializer(-0.05, 0.05), is_tracked=True)
+    populate = tables.make_populate()
+    pool = v1.placeholder(tf.int64, [None, work.tables, *work.feature_shape])
+    dataset = tf.data.Dataset.from_tensor_slices(tables.features(pool)).repeat()
+    train_input, _, embeddings = tables.read(dataset, is_train=True, first_time=START + 2 * AGE)
+    output = join(embeddings)
+    train = train_op(output, output - tf.constant(work.target()), "adam")
+    start_asc_pipeline()
+    plain, evicting = [], []
+    with v1.train.MonitoredSession(hooks=[EvictHook(evict_enable=True, evict_time_interval=1)]) as session:
+        session.run_step_fn(lambda step_context: populate(step_context.session))  # without hooks, as the steps below
+        session.run_step_fn(
+            lambda step_context: step_context.session.run(train_input.initializer, {pool: np.asarray(work.keys())})
+        )
+
+        def run(times, fn):
+            started = time.perf_counter()
+            fn()
+            times.append(1e3 * (time.perf_counter() - started))
+
+        for _ in range(20):
+            run(plain, lambda: session.run_step_fn(lambda step_context: step_context.session.run(train)))
+        before, left = tables.size(), None
+        while tables.size() != left:  # until a step evicts nothing
+            left = tables.size()
+            run(evicting, lambda: session.run(train))
+    return {}, {
+        "rows": before,
+        "evicted": before - tables.size(),
+        "steps": len(evicting),
+        "step_ms": statistics.median(plain[LEAD:]),
+        "longest_ms": max(evicting),
+    }
+
+
 def e2e(optimizer, scale, training, lookup="spec", threads=0):
     data = clicks.Clicks(scale, training)
     tables = Tables(data.work, v1.constant_initializer(clicks.INITIAL))
@@ -208,4 +257,4 @@ def e2e(optimizer, scale, training, lookup="spec", threads=0):
 
 
 if __name__ == "__main__":
-    worker.main({"workload": workload, "growth": growth, "e2e": e2e})
+    worker.main({"workload": workload, "growth": growth, "eviction": eviction, "e2e": e2e})

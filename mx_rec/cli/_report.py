@@ -9,6 +9,8 @@ import time
 import tensorflow as tf
 from tqdm import tqdm
 
+from mx_rec.core.table_stats import summary_of
+
 _LOG_EVERY = 10  # steps between points of the loss curve
 _REFRESH = 0.5  # seconds between updates of the bar's numbers
 _BAR = "{percentage:3.0f}%|{bar:10}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]{postfix}"
@@ -84,10 +86,8 @@ class Report:
             text += f"   loss {loss:.4f}   {rate:>9,.0f} samples/s   {rows:>9,} rows"
             points["samples_per_second"] = rate
             self._window, self._losses = (self.steps, self._seconds), []
-        for name, table in self._tables.items():
-            stats = table.stats()
-            points[f"table_rows/{name}"], points[f"table_bytes/{name}"] = stats["rows"], stats["bytes"]
         self._log(step, **points)
+        self._writer.add_summary(summary_of(self._tables.values()), global_step=step)
         self._writer.flush()
         say(text)
 
@@ -97,13 +97,15 @@ class Report:
 
     def summary(self, facts) -> str:
         """The tables, then the pairs of `facts`, in columns."""
-        lines = [f"{'table':<16}{'rows':>10}{'dim':>6}{'memory':>12}"]
-        all_rows = all_bytes = 0
-        for name, table in self._tables.items():
-            rows, size = table.stats()["rows"], table.stats()["bytes"]
-            all_rows, all_bytes = all_rows + rows, all_bytes + size
-            lines.append(f"{name:<16}{rows:>10,}{table.embedding_size:>6}{size / 1e6:>9.1f} MB")
-        lines.append(f"{'all tables':<16}{all_rows:>10,}{'':>6}{all_bytes / 1e6:>9.1f} MB")
+        counted = ("seen", "refused", "evicted")
+        stats = {name: table.stats() for name, table in self._tables.items()}
+        stats["all tables"] = {key: sum(s[key] for s in stats.values()) for key in ("rows", "bytes", *counted)}
+        columns = counted if stats["all tables"]["refused"] + stats["all tables"]["evicted"] else ()
+        lines = [f"{'table':<16}{'rows':>10}{'dim':>6}{'memory':>12}" + "".join(f"{key:>10}" for key in columns)]
+        for name, its in stats.items():
+            dim = self._tables[name].embedding_size if name in self._tables else ""
+            cells = "".join(f"{its[key]:>10,}" for key in columns)
+            lines.append(f"{name:<16}{its['rows']:>10,}{dim:>6}{its['bytes'] / 1e6:>9.1f} MB{cells}")
         width = max(map(len, facts)) + 3
         return "\n".join([*lines, "", *(f"{name:<{width}}{value}" for name, value in facts.items())])
 

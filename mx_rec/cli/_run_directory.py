@@ -4,6 +4,7 @@ DIR/demo.json                   what the run was started with
 DIR/checkpoint, DIR/model-<n>.* TensorFlow's part of the checkpoints
 DIR/sparse-model-<n>/           the tables' part
 DIR/tensorboard/                event files
+DIR/all-rows/                   with --forget, the run to compare with, which keeps every row
 """
 
 import dataclasses
@@ -14,8 +15,9 @@ import re
 import shutil
 
 # What a run writes; --fresh removes this and nothing else, as DIR may be any directory.
-_WRITTEN = ("demo.json", "checkpoint", "model-[0-9]*", "sparse-model-[0-9]*", ".sparse-model-[0-9]*", "tensorboard")
-_FIXED = ("seed", "batch_size")  # a run resumed with others would train on other data
+_WRITTEN = ("demo.json", "checkpoint", "model-[0-9]*", "sparse-model-[0-9]*", ".sparse-model-[0-9]*", "tensorboard",
+            "all-rows")  # fmt: skip
+_FIXED = ("seed", "batch_size", "forget")  # a run resumed with others would be another run
 
 
 class UnusableError(Exception):
@@ -30,6 +32,11 @@ class RunDirectory:
     def prefix(self) -> str:
         """Of checkpoints, for Saver.save."""
         return os.path.join(self.path, "model")
+
+    @property
+    def beside(self) -> str:
+        """The directory of the run to compare with."""
+        return os.path.join(self.path, "all-rows")
 
     @property
     def logs(self) -> str:
@@ -50,8 +57,9 @@ def open_run(options) -> RunDirectory:
                 json.dump(settings, file)
     except OSError as error:
         raise UnusableError(f"directory '{path}' cannot be used: {error.strerror}; give another --dir") from error
-    if known not in (None, settings):
-        had = " ".join(f"--{name.replace('_', '-')} {known.get(name)}" for name in _FIXED)
+    if known is not None and settings != {"forget": False, **known}:
+        had = f"--seed {known.get('seed')} --batch-size {known.get('batch_size')}"
+        had += " --forget" if known.get("forget") else ""
         raise UnusableError(f"the run in '{path}' was started with {had}: give the same, another --dir, or --fresh")
     return RunDirectory(path)
 

@@ -17,6 +17,7 @@ from mx_rec.cli._report import Report, say, tensorboard_command
 from mx_rec.cli._run_directory import step_of
 from mx_rec.core.asc.helper import get_asc_insert_func
 from mx_rec.core.asc.manager import start_asc_pipeline
+from mx_rec.core.feature_process import evict
 from mx_rec.optimizers.lazy_adam import create_hash_optimizer
 from mx_rec.util.initialize import init, terminate_config_initializer
 from mx_rec.util.variable import get_dense_and_sparse_variable
@@ -24,6 +25,8 @@ from mx_rec.util.variable import get_dense_and_sparse_variable
 _EVALUATION_SIZE = 1 << 16  # a standard error of the AUC of about 0.0017
 _EVALUATION_STEPS = 16
 _EVALUATIONS, _SAVES = 10, 5  # in a run from step 0 to the last
+_EVICTIONS = 20
+_FIRST_DAY, _STEP_SECONDS = 1_700_000_000, 60  # data time: of the first step, and between two
 _LEARNING_RATE = 0.01
 _HALVED_AFTER = 600  # steps; then 1 / sqrt(step), whatever --steps says, so that a longer run continues a shorter one
 
@@ -38,13 +41,21 @@ class _Graph:
     scores: object  # of one evaluation batch
 
 
-def train(options, directory) -> int:
-    """Trains up to step `options.steps`, from the last checkpoint if there is one; returns the exit status."""
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    status: int  # exit status
+    auc: float
+    stats: dict  # of each table
+
+
+def train(options, directory) -> Outcome:
+    """Trains up to step `options.steps`, from the last checkpoint if there is one."""
     tf.get_logger().setLevel("ERROR")  # the v1 calls below are meant
     checkpoint = tf.train.latest_checkpoint(directory.path)
     first = step_of(checkpoint) if checkpoint else 0
     evaluate_every = max(1, options.steps // _EVALUATIONS)
     save_every = max(1, options.steps // _SAVES)
+    evict_every = max(1, options.steps // _EVICTIONS)
 
     clicks = _clicks.Clicks(options.seed)
     held_out = clicks.evaluation(_EVALUATION_SIZE)
@@ -88,24 +99,45 @@ def train(options, directory) -> int:
                 _, loss = session.run([graph.train, graph.loss])
                 step += 1
                 report.step(step, loss)
+                if options.forget and step % evict_every == 0:
+                    evict()
             report.close()
             _conclude(options, report, held_out, auc, checkpoint)
+            stats = {name: table.stats() for name, table in graph.tables.items()}
     terminate_config_initializer()
-    return 0 if stop.signal is None else 128 + stop.signal
+    return Outcome(0 if stop.signal is None else 128 + stop.signal, auc, stats)
+
+
+def compare(forgetful, everything) -> None:
+    """Says what admission and eviction saved, and what they cost."""
+    rows, size = (
+        [sum(stats[what] for stats in outcome.stats.values()) for outcome in (forgetful, everything)]
+        for what in ("rows", "bytes")
+    )
+    say()
+    say(f"{'':<24}{'rows':>10}{'memory':>12}{'AUC':>9}")
+    for name, row, byte, outcome in zip(("--forget", "every row kept"), rows, size, (forgetful, everything)):
+        say(f"{name:<24}{row:>10,}{byte / 1e6:>9.1f} MB{outcome.auc:>9.4f}")
+    say(
+        f"Forgetting saved {1 - rows[0] / rows[1]:.0%} of the rows and {1 - size[0] / size[1]:.0%} of the memory; the "
+        f"AUC changed by {forgetful.auc - everything.auc:+.4f}."
+    )
 
 
 def _build(options, clicks, held_out, first):
     v1.set_random_seed(options.seed)
-    train_specs, evaluation_specs = _two_tower.feature_specs(), _two_tower.feature_specs()
+    train_specs, evaluation_specs = _two_tower.feature_specs(options.forget), _two_tower.feature_specs()
 
     log = clicks.log(first, options.steps, options.batch_size)
     ids_of = {name: (whose, _Fed(ids)) for name, (whose, ids) in clicks.features_of.items()}
 
     def look_up_features(impressions):
         features = {name: tf.gather(ids.tensor, impressions[whose]) for name, (whose, ids) in ids_of.items()}
-        return {**features, "label": impressions["label"]}
+        return {**features, "label": impressions["label"], "time": impressions["time"]}
 
-    impressions = {"user": _Fed(log.user), "item": _Fed(log.item), "label": _Fed(log.label)}
+    times = _FIRST_DAY + _STEP_SECONDS * np.arange(first, first + len(log.label))
+    impressions = {"user": log.user, "item": log.item, "label": log.label, "time": times}
+    impressions = {name: _Fed(array) for name, array in impressions.items()}
     train_input = _input(impressions, train_specs, is_train=True, make_features=look_up_features)
     train_input.feeds.update(ids.feed for _, ids in ids_of.values())
 
@@ -197,6 +229,8 @@ class _StopRequest:
 
 def _introduce(options, directory, checkpoint, first, held_out):
     people, things = f"{_clicks.USERS:,} users", f"{_clicks.ITEMS:,} items"
+    if options.is_reference:
+        say("\nThe same with a row for every id, to compare:\n")
     say(f"mx_rec demo: a two-tower click model, with TensorFlow {tf.__version__}")
     say(f"data    {people} and {things}, power laws; {options.batch_size:,} samples per step")
     say(f"goal    AUC {held_out.best_auc:.4f}, that of the true probabilities, on {_EVALUATION_SIZE:,} other samples")
@@ -222,6 +256,8 @@ def _conclude(options, report, held_out, auc, checkpoint):
     facts["time"] = f"{time.monotonic() - options.started:.0f} s in all"
     facts["checkpoint"] = checkpoint or "none yet"
     say(f"\n{report.summary(facts)}\n")
+    if options.is_reference:
+        return
     if not checkpoint or step_of(checkpoint) < options.steps:
         saved = " and saved" if checkpoint else ""
         say(f"Interrupted{saved}. To resume: {options.again} --steps {options.steps}")

@@ -30,8 +30,20 @@ _DIM = 16  # of embeddings and of the towers' outputs
 _HIDDEN = 64
 
 
-def feature_specs():
-    return [FeatureSpec(feature, table_name=table) for feature, table in TABLE_OF_FEATURE.items()]
+# With --forget: the tables of users and items, which are many and mostly rare.
+_FORGETFUL = ("user_table", "item_table")
+_ACCESS_THRESHOLD = 3
+_EVICTION_THRESHOLD = 8 * 60 * 60
+
+
+def feature_specs(forget=False):
+    """The features; with `forget` also the timestamp, and thresholds for the large tables."""
+    thresholds = {"access_threshold": _ACCESS_THRESHOLD, "eviction_threshold": _EVICTION_THRESHOLD}
+    specs = [
+        FeatureSpec(feature, table_name=table, **(thresholds if forget and table in _FORGETFUL else {}))
+        for feature, table in TABLE_OF_FEATURE.items()
+    ]
+    return [*specs, FeatureSpec("time", is_timestamp=True)] if forget else specs
 
 
 def create_tables(seed):
@@ -54,6 +66,8 @@ def logits(tables, specs, batch, is_train):
     """[batch] logits. Called once for training and once for evaluation; the dense variables are shared."""
     embeddings = {}
     for spec in specs:
+        if spec.is_timestamp:
+            continue
         rows = sparse_lookup(
             tables[spec.table_name],
             spec,

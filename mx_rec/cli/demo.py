@@ -31,12 +31,19 @@ def add_command(commands) -> None:
     parser.add_argument("--fresh", action="store_true", help="start over: remove the run that DIR holds")
     parser.add_argument("--batch-size", type=_positive, default=_BATCH_SIZE, metavar="N", help="impressions per step")
     parser.add_argument("--seed", type=_natural, default=_SEED, metavar="N", help="of the data and the first weights")
+    parser.add_argument(
+        "--forget",
+        action="store_true",
+        help="users and items get a row when they are shown for the third time, and lose it when they were not shown "
+        "for 8 hours of the log; trains also without, to compare",
+    )
     parser.set_defaults(run=run)
 
 
 def run(options) -> int:
     """Runs the command; returns the exit status."""
     options.started = time.monotonic()
+    options.is_reference = False
     options.again = _command(options)
     # Before TensorFlow is imported: its notes on CPU features and our own log lines would drown the demo's.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -50,7 +57,14 @@ def run(options) -> int:
         return 2
     from mx_rec.cli import _training
 
-    return _training.train(options, directory)
+    outcome = _training.train(options, directory)
+    if not options.forget or outcome.status != 0:
+        return outcome.status
+    beside = argparse.Namespace(**{**vars(options), "dir": directory.beside, "forget": False, "is_reference": True})
+    everything = _training.train(beside, _run_directory.open_run(beside))
+    if everything.status == 0:
+        _training.compare(outcome, everything)
+    return everything.status
 
 
 def _command(options):
@@ -59,6 +73,7 @@ def _command(options):
     for name, default in (("dir", _DIR), ("batch_size", _BATCH_SIZE), ("seed", _SEED)):
         value = getattr(options, name)
         words += [] if value == default else [f"--{name.replace('_', '-')}", str(value)]
+    words += ["--forget"] if options.forget else []
     return shlex.join(words)
 
 

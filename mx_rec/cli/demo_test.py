@@ -90,7 +90,7 @@ def test_logs_for_tensorboard(finished):
     assert scalars["loss"][_STEPS] < scalars["loss"][10]
     assert scalars["samples_per_second"][_STEPS] > 0
     for table in ("user_table", "item_table", "segment_table", "category_table"):
-        rows, size = scalars[f"table_rows/{table}"], scalars[f"table_bytes/{table}"]
+        rows, size = scalars[f"mx_rec/{table}/rows"], scalars[f"mx_rec/{table}/bytes"]
         assert rows[0] == 0 < rows[_STEPS]
         assert size[_STEPS] >= rows[_STEPS] * 16 * 4
 
@@ -128,6 +128,20 @@ def test_interrupted_run_resumes_at_its_step_and_ends_as_if_nothing_happened(fin
     assert _reached(output) == pytest.approx(_reached(finished[1]), abs=2e-3)
 
 
+@pytest.mark.slow
+def test_forgetting_saves_rows_and_tells_what_it_cost(tmp_path):
+    output = _demo(tmp_path, "--steps", 60, "--forget")
+    forgetful, everything = re.search(r"^--forget +(\S+) .*\nevery row kept +(\S+) ", output, re.MULTILINE).groups()
+    assert 0 < int(forgetful.replace(",", "")) < int(everything.replace(",", ""))
+    assert re.search(r"^table +rows +dim +memory +seen +refused +evicted$", output, re.MULTILINE)
+    assert re.search(r"Forgetting saved \d+% of the rows and -?\d+% of the memory; the AUC changed by", output)
+    assert "--forget" in re.search(r"^To train on: (.*)$", output, re.MULTILINE).group(1)
+    again = _demo(tmp_path, "--steps", 60, "--forget")
+    assert again.count("already finished") == 2
+    with pytest.raises(AssertionError, match="was started with --seed 1 --batch-size 2048 --forget"):
+        _demo(tmp_path, "--steps", 60)
+
+
 def test_refuses_to_resume_with_other_data(tmp_path, capsys):
     (tmp_path / "demo.json").write_text('{"seed": 1, "batch_size": 64}')
     assert __main__.main(["demo", "--dir", str(tmp_path)]) == 2
@@ -150,7 +164,8 @@ def test_fresh_removes_the_run_and_nothing_else(tmp_path):
 
 
 def _options(directory, **changes):
-    return types.SimpleNamespace(**{"dir": str(directory), "fresh": False, "seed": 1, "batch_size": 2048, **changes})
+    usual = {"dir": str(directory), "fresh": False, "seed": 1, "batch_size": 2048, "forget": False}
+    return types.SimpleNamespace(**{**usual, **changes})
 
 
 def test_help_and_version(capsys):
