@@ -187,7 +187,9 @@ def _modify(mode):
 def _admission(mode):
     """Tables that count and date their keys beside tables that do not, and the steps during an eviction."""
     workers = [
-        dataclasses.replace(_workload_worker(OURS, "w1", "adam", mode.scale, is_tracked=is_tracked), label=label)
+        dataclasses.replace(
+            _workload_worker(OURS, "w1", "adam", mode.scale, has_times=True, is_tracked=is_tracked), label=label
+        )
         for label, is_tracked in ((OURS, True), (UNTRACKED, False))
     ]
     options = {"scenario": "eviction", "workload": "w3", "scale": mode.scale}

@@ -15,9 +15,9 @@ from mx_rec.util.log import logger
 
 __all__ = ["EvictHook", "EvictPolicy", "evict"]
 
-# Rows that a hook walks between two steps: about 5 ms. Counted in rows, not in time, so that what is evicted in which
+# Rows that a hook walks between two steps: about 8 ms. Counted in rows, not in time, so that what is evicted in which
 # step does not depend on the machine.
-_SLICE = 1 << 17
+_SLICE = 1 << 18
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +97,7 @@ def evict(by="time", older_than=None, below=None, keep=None, tables=None) -> dic
 
     Without arguments: by time, every table of the default graph that has an `eviction_threshold`. The rows are free for
     new keys at once; a key that comes back starts from nothing. Call it between two `session.run`, never beside one.
-    Training stands still for the whole pass: about 0.04 s per million rows.
+    Training stands still for the whole pass: about 0.025 s per million rows, 0.06 by norm.
     """
     _config.current()
     run = _Pass(EvictPolicy(by, older_than, below, keep, tables))
@@ -114,7 +114,7 @@ class EvictHook(tf.compat.v1.train.SessionRunHook):
         evict_step_interval: also evict whenever the global step is a multiple of this.
         policy: which rows go; by default, by time, those of all tables that have an `eviction_threshold`.
 
-    A pass over a large table is spread over as many steps as it has slices of 128 Ki rows, about 5 ms each.
+    A pass over a large table is spread over as many steps as it has slices of 256 Ki rows, about 8 ms each.
     """
 
     def __init__(

@@ -11,8 +11,9 @@ static_assert(kSlabBytes == size_t{2} << 20, "a huge page");
 
 }  // namespace
 
-FactsColumn::FactsColumn()
-    : directory_(kSlabs * sizeof(*facts_), Pages::Kind::kLazy),
+FactsColumn::FactsColumn(int64_t expected)
+    : is_large_(expected >= kSlabRows),
+      directory_(kSlabs * sizeof(*facts_), Pages::Kind::kLazy),
       facts_(static_cast<std::atomic<RowFacts*>*>(directory_.data())) {}
 
 Status FactsColumn::Reserve(uint32_t row) {
@@ -21,7 +22,7 @@ Status FactsColumn::Reserve(uint32_t row) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (slab.load(std::memory_order_relaxed) != nullptr) return Status();
   // A small table does not take a huge page for a few rows.
-  Pages pages(kSlabBytes, row < kSlabRows ? Pages::Kind::kLazy : Pages::Kind::kHuge);
+  Pages pages(kSlabBytes, is_large_ || row >= kSlabRows ? Pages::Kind::kHuge : Pages::Kind::kLazy);
   if (pages.data() == nullptr) {
     return Status::ResourceExhausted("out of memory: cannot map the counts of " + std::to_string(kSlabRows) + " rows");
   }

@@ -22,11 +22,12 @@ Status CheckTracking(const Tracking& tracking, const std::string& table) {
   return check("admission_filter_bytes", tracking.filter_bytes, 0, int64_t{1} << 50);
 }
 
-History::History(const Tracking& tracking, int shard_bits)
+History::History(const Tracking& tracking, int shard_bits, int64_t rows)
     : access_threshold_(tracking.access_threshold),
       eviction_threshold_(tracking.eviction_threshold),
       coefficient_(tracking.coefficient),
       filter_bytes_(tracking.filter_bytes),
+      facts_(rows),
       shards_(size_t{1} << shard_bits) {
   for (Shard& shard : shards_) {
     shard.candidates = Candidates(shard_bits);
@@ -144,34 +145,12 @@ Status History::Restore(int shard, uint64_t hash, uint32_t count, int64_t time) 
   return Status();
 }
 
-int64_t History::candidates() const {
-  int64_t sum = 0;
-  for (const Shard& s : shards_) sum += s.filter != nullptr ? s.begun - s.promoted - s.forgotten : s.candidates.size();
-  return sum;
-}
-
-int64_t History::refused() const {
-  int64_t sum = candidates();
-  for (const Shard& s : shards_) sum += s.forgotten;
-  return sum;
-}
-
-int64_t History::begun() const {
-  int64_t sum = 0;
-  for (const Shard& s : shards_) sum += s.begun;
-  return sum;
-}
-
-int64_t History::promoted() const {
-  int64_t sum = 0;
-  for (const Shard& s : shards_) sum += s.promoted;
-  return sum;
-}
-
-int64_t History::bytes() const {
-  int64_t sum = 0;
-  for (const Shard& s : shards_) sum += s.filter != nullptr ? s.filter->bytes() : s.candidates.bytes();
-  return sum;
+History::Numbers History::numbers(int shard) const {
+  const Shard& s = shards_[shard];
+  const bool has_filter = s.filter != nullptr;
+  const int64_t candidates = has_filter ? s.begun - s.promoted - s.forgotten : s.candidates.size();
+  return {candidates, candidates + s.forgotten, s.begun, s.promoted,
+          has_filter ? s.filter->bytes() : s.candidates.bytes()};
 }
 
 }  // namespace mxrec

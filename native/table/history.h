@@ -10,7 +10,7 @@
 // admitted) or is refused so far. With an AdmissionFilter, which cannot tell keys from each other, the lives of refused
 // keys are estimates.
 //
-// Thread rule: a shard's part needs the shard's lock (table.h). The clock and the thresholds may be read anywhere.
+// Thread rule: a shard's part needs the shard's locks (table.h). The clock and the thresholds may be read anywhere.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,8 @@ Status CheckTracking(const Tracking& tracking, const std::string& table);
 
 class History {
  public:
-  History(const Tracking& tracking, int shard_bits);
+  // `rows`: how many the table may hold; 0: any number.
+  History(const Tracking& tracking, int shard_bits, int64_t rows);
 
   bool usable() const;
 
@@ -97,12 +98,15 @@ class History {
   FactsColumn& facts() { return facts_; }
   RowFacts& facts(uint32_t row) const { return facts_.at(row); }
 
-  // ---- Numbers. Sums over the shards, each of which must not change meanwhile.
-  int64_t candidates() const;  // keys that wait for a row now
-  int64_t refused() const;     // lives without a row, ended or not
-  int64_t begun() const;       // lives that began without a row
-  int64_t promoted() const;    // of these, those that got one
-  int64_t bytes() const;       // without the facts of rows
+  // ---- Numbers of a shard.
+  struct Numbers {
+    int64_t candidates;  // keys that wait for a row now
+    int64_t refused;     // lives without a row, ended or not
+    int64_t begun;       // lives that began without a row
+    int64_t promoted;    // of these, those that got one
+    int64_t bytes;       // without the facts of rows
+  };
+  Numbers numbers(int shard) const;
 
  private:
   struct Shard {

@@ -1,5 +1,5 @@
 // Where the time of a training step goes, stage by stage, without TensorFlow: Adam on the three workloads of
-// docs/benchmarks.md. Takes the name of a workload (w1, w2, w3; default all), and 10 GB.
+// docs/benchmarks.md. Takes the name of a workload (w1, w1-tracked, w2, w3; default all), and 10 GB.
 //
 // Beside the stages, what memory itself allows: the rows of the same batches copied and updated with their places known
 // beforehand.
@@ -89,10 +89,12 @@ struct Workload {
   int64_t dim;
   double skew;  // of Zipf's law; 0: uniform
   int64_t bag;
+  bool is_tracked;  // keys are counted and dated
 };
-constexpr Workload kWorkloads[] = {{"w1", 26, 1000000, 4096, 16, 1.05, 1},
-                                   {"w2", 1, 10000000, 163840, 64, 1.05, 20},
-                                   {"w3", 1, 10000000, 100000, 32, 0, 1}};
+constexpr Workload kWorkloads[] = {{"w1", 26, 1000000, 4096, 16, 1.05, 1, false},
+                                   {"w1-tracked", 26, 1000000, 4096, 16, 1.05, 1, true},
+                                   {"w2", 1, 10000000, 163840, 64, 1.05, 20, false},
+                                   {"w3", 1, 10000000, 100000, 32, 0, 1, false}};
 
 int64_t KeyOf(int table, int64_t i) {
   return static_cast<int64_t>(Mix64(static_cast<uint64_t>(i) + (static_cast<uint64_t>(table) << 40)));
@@ -143,6 +145,7 @@ void Run(const Workload& w) {
     config.initializer.b = 0.05f;
     Require(Table::Create(config, &tables[t]));
     Require(tables[t]->SetSlots({{"momentum", 0.0f}, {"velocity", 0.0f}}));
+    if (w.is_tracked) Require(tables[t]->Track({1, 86400, 1, 0}));
     constexpr int64_t kChunk = 1 << 18;
     std::vector<int64_t> keys;
     for (int64_t from = 0; from < w.rows; from += kChunk) {
@@ -192,7 +195,8 @@ void Run(const Workload& w) {
       feature.shape = {w.ids};
       features.push_back(feature);
     }
-    const PlanWriter writer(parts, features);
+    const int64_t time = 1600000000 + step;
+    const PlanWriter writer(parts, features, {&time, w.is_tracked ? 1 : 0});
     std::unique_ptr<int64_t[]> words(new int64_t[writer.words()]);
     stages.Time("write plan", [&] { writer.Write(words.get()); });
     stages.Time("hint", [&] {
@@ -214,7 +218,12 @@ void Run(const Workload& w) {
       handles[t].resize(n);
       items.push_back({tables[t].get(), plan.tables()[t], handles[t].data(), true});
     }
-    stages.Time("commit", [&] { Require(Commit(items, parallel)); });
+    stages.Time("commit", [&] {
+      for (int t = 0; t < w.tables && w.is_tracked; ++t) {
+        Require(Tally::Make(plan, t, tables[t]->config().name, 1, true, &items[t].tally));
+      }
+      Require(Commit(items, parallel));
+    });
     stages.Time("embed", [&] {
       std::vector<EmbedItem> embeds;
       for (int t = 0; t < w.tables; ++t) {

@@ -237,8 +237,7 @@ Status Table::Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles
 
 int64_t Table::Screen(int shard, const int64_t* keys, const Tally& tally, int64_t first, int64_t n,
                       int64_t* handles) const {
-  const Shard& s = shards_[shard];
-  std::shared_lock<std::shared_mutex> lock(s.mutex);
+  const ReadLock lock = LockToRead(shard);
   int64_t admitted = 0;
   for (int64_t i = 0; i < n; ++i) {
     if (i + kAhead < n && handles[i + kAhead] == kNoRow) history_->Prefetch(shard, HashKey(keys[i + kAhead]));
@@ -253,21 +252,31 @@ Status Table::Record(int shard, const int64_t* keys, const Tally& tally, int64_t
                      int64_t* handles, int64_t* inserted) {
   Shard& s = shards_[shard];
   const int64_t wanted = std::count(handles, handles + n, kAdmitted);
-  std::unique_lock<std::shared_mutex> lock(s.mutex);
-  MXREC_RETURN_IF_ERROR(s.index.Reserve(wanted));
+  std::shared_lock<std::shared_mutex> reading(s.mutex, std::defer_lock);
+  std::unique_lock<std::shared_mutex> inserting(s.mutex, std::defer_lock);
+  if (wanted > 0) {
+    inserting.lock();
+    MXREC_RETURN_IF_ERROR(s.index.Reserve(wanted));
+  } else {
+    reading.lock();
+  }
+  std::lock_guard<std::mutex> counting(s.history_mutex);
   int64_t made = 0;
   Status status;
-  auto request = [&](int64_t i) {
-    if (handles[i] >= 0) {
-      __builtin_prefetch(&history_->facts(static_cast<uint32_t>(handles[i])), 1);
-    } else {
-      history_->Prefetch(shard, HashKey(keys[i]));
-      s.index.Prefetch(HashKey(keys[i]));
+  // In blocks: requests that miss the TLB overlap only if they stand close together (key_index.h: FindAll).
+  auto request = [&](int64_t begin) {
+    for (int64_t i = begin; i < std::min(n, begin + kAhead); ++i) {
+      if (handles[i] >= 0) {
+        __builtin_prefetch(&history_->facts(static_cast<uint32_t>(handles[i])), 1);
+      } else {
+        history_->Prefetch(shard, HashKey(keys[i]));
+        s.index.Prefetch(HashKey(keys[i]));
+      }
     }
   };
-  for (int64_t i = 0; i < std::min(n, kAhead); ++i) request(i);
+  request(0);
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) request(i + kAhead);
+    if (i % kAhead == 0) request(i + kAhead);
     const uint32_t weight = tally.weight(first + i);
     const int64_t time = tally.time(first + i);
     if (handles[i] < 0) {
@@ -352,7 +361,7 @@ Status Table::Track(const Tracking& tracking) {
   MXREC_RETURN_IF_ERROR(CheckTracking(tracking, config_.name));
   if (tracking == declared_ || (history_ == nullptr && !tracking.is_on())) return Status();
   if (history_ == nullptr) {
-    std::unique_ptr<History> history(new History(tracking, shard_bits_));
+    std::unique_ptr<History> history(new History(tracking, shard_bits_, config_.max_rows));
     bool enough = history->usable();
     for (uint64_t row = 0; enough && row < store_.end(); row += FactsColumn::kSlabRows) {
       enough = history->facts().Reserve(static_cast<uint32_t>(row)).ok();
@@ -375,7 +384,7 @@ RowFacts Table::Facts(int64_t key) const {
   if (history_ == nullptr) return RowFacts();
   const uint64_t hash = HashKey(key);
   const int shard = ShardOf(hash);
-  std::shared_lock<std::shared_mutex> lock(shards_[shard].mutex);
+  const ReadLock lock = LockToRead(shard);
   const int64_t row = shards_[shard].index.Find(hash, key);
   return row == KeyIndex::kNone ? history_->Refused(shard, hash) : history_->facts(static_cast<uint32_t>(row));
 }
@@ -532,24 +541,27 @@ void Table::Clear() {
 
 int64_t Table::capacity() const { return config_.max_rows > 0 ? config_.max_rows : store_.end(); }
 
-std::vector<std::shared_lock<std::shared_mutex>> Table::LockAll() const {
-  std::vector<std::shared_lock<std::shared_mutex>> locks;
-  for (int s = 0; s < shards(); ++s) locks.emplace_back(shards_[s].mutex);
-  return locks;
-}
-
 int64_t Table::bytes() const {
-  const auto locks = LockAll();
   int64_t bytes = store_.bytes();
-  for (int s = 0; s < shards(); ++s) bytes += shards_[s].index.bytes();
-  if (history_ != nullptr) bytes += history_->bytes() + int64_t{store_.end()} * static_cast<int64_t>(sizeof(RowFacts));
+  if (history_ != nullptr) bytes += int64_t{store_.end()} * static_cast<int64_t>(sizeof(RowFacts));
+  for (int s = 0; s < shards(); ++s) {
+    const ReadLock lock = LockToRead(s);
+    bytes += shards_[s].index.bytes();
+    if (history_ != nullptr) bytes += history_->numbers(s).bytes;
+  }
   return bytes;
 }
 
 Table::Lives Table::lives() const {
-  const auto locks = LockAll();
-  if (history_ == nullptr) return {inserted(), 0, 0};
-  return {inserted() + history_->begun() - history_->promoted(), history_->refused(), history_->candidates()};
+  Lives lives = {inserted(), 0, 0};
+  for (int s = 0; s < shards() && history_ != nullptr; ++s) {
+    const ReadLock lock = LockToRead(s);
+    const History::Numbers numbers = history_->numbers(s);
+    lives.seen += numbers.begun - numbers.promoted;
+    lives.refused += numbers.refused;
+    lives.candidates += numbers.candidates;
+  }
+  return lives;
 }
 
 }  // namespace mxrec

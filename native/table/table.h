@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <string>
 #include <vector>
@@ -186,7 +187,7 @@ class Table {
     std::vector<int64_t> keys;
     std::vector<uint64_t> order;  // row number, and in the low half the number of its key: sorted as one word
     for (int s = 0; s < shards(); ++s) {
-      std::shared_lock<std::shared_mutex> lock(shards_[s].mutex);
+      const ReadLock lock = LockToRead(s);
       keys.clear();
       order.clear();
       shards_[s].index.ForEach([&](int64_t key, uint32_t row) {
@@ -216,6 +217,10 @@ class Table {
   struct alignas(64) Shard {
     mutable std::shared_mutex mutex;
     KeyIndex index;
+    // Guards what the history knows of the shard's keys, where `mutex` is only shared. Taken after it. A batch whose
+    // keys all have rows is counted under these two, so that preparation, which shares `mutex` too, never waits for it:
+    // with `mutex` held alone, steps took 4 % longer.
+    mutable std::mutex history_mutex;
     // Another one whenever a key loses its row, and for every shard of every table of every process: seals contain it.
     int64_t epoch = 0;
   };
@@ -247,8 +252,15 @@ class Table {
   // initialises its embedding and slots, too.
   Status AddRow(int shard, uint64_t hash, int64_t key, uint32_t* row);
   Status NewRow(int shard, uint64_t hash, int64_t key, uint32_t* row);
-  // Shared locks of all shards, for numbers that are sums over them.
-  std::vector<std::shared_lock<std::shared_mutex>> LockAll() const;
+  // To read a shard's index and history.
+  struct ReadLock {
+    std::shared_lock<std::shared_mutex> index;
+    std::unique_lock<std::mutex> history;
+  };
+  ReadLock LockToRead(int shard) const {
+    return {std::shared_lock<std::shared_mutex>(shards_[shard].mutex),
+            std::unique_lock<std::mutex>(shards_[shard].history_mutex)};
+  }
   // InsertRows for one shard: the keys at `order`[0, n); adds the number of rows made to `*inserted`.
   Status InsertShard(int shard, const int64_t* keys, const float* const* columns, const uint32_t* order, int64_t n,
                      int64_t* inserted);
