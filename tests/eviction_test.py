@@ -241,6 +241,14 @@ def test_evict_without_any_threshold_does_nothing_and_says_so(started, caplog):
     assert fed.keys() == [1]
 
 
+def test_a_policy_passes_over_tables_that_do_not_count(started):
+    fed = Fed()
+    model.table("plain", dim=2)
+    fed.step(1, 1, 2)
+    assert evict(by="count", keep=1) == {"t": 1}
+    assert evict(by="norm", below=1e-9) == {"t": 0, "plain": 0}
+
+
 def test_a_filter_without_a_threshold_is_told(started, caplog):
     table = model.table("t", dim=2, admission_filter_bytes=1024)
     sparse_lookup(table, tf.constant([1]))

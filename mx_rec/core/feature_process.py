@@ -30,8 +30,8 @@ class EvictPolicy:
         "time", each table's own `eviction_threshold`.
     below: for "count" and "norm": rows go that have less.
     keep: instead of either, how many rows each table may keep.
-    tables: names of tables or tables; by default, without any other setting, all that have an `eviction_threshold`,
-        else all of the default graph.
+    tables: names of tables or tables; by default all of the default graph that have what is needed: an
+        `eviction_threshold` where nothing else says what is old, counts where the score is one of them.
 
     All but "norm" need a table that counts: `access_threshold=0` counts and refuses nothing.
     """
@@ -80,16 +80,21 @@ class EvictPolicy:
     def _tables(self):
         known = _graph.state().tables
         if self.tables is None:
-            if self.by == "time" and self.older_than is None and self.keep is None:
-                found = [(table, table.native.tracking) for table in known.values()]
-                return [table for table, tracking in found if tracking and tracking.eviction_threshold >= 0]
-            return list(known.values())
+            return [table for table in known.values() if self._concerns(table)]
         chosen = self.tables if isinstance(self.tables, (list, tuple)) else [self.tables]
         names = [table.table_name if isinstance(table, BaseSparseEmbedding) else table for table in chosen]
         for name in names:
             if name not in known:
                 raise ValueError(f"there is no table {name!r} in this graph; it has {sorted(known)}")
         return [known[name] for name in names]
+
+    def _concerns(self, table):
+        if self.by == "norm":
+            return True
+        tracking = table.native.tracking
+        if self.by == "time" and self.older_than is None and self.keep is None:
+            return tracking is not None and tracking.eviction_threshold >= 0
+        return tracking is not None
 
 
 def evict(by="time", older_than=None, below=None, keep=None, tables=None) -> dict[str, int]:
@@ -190,7 +195,10 @@ class _Pass:
         self._policy = policy
         self._todo = policy.begin()
         if not self._todo:
-            logger.warning("nothing to evict from: no table of the default graph has an `eviction_threshold`")
+            logger.warning(
+                "nothing to evict from: no table of the default graph has an `eviction_threshold`, or, for a policy of "
+                "its own, an `access_threshold` to count by"
+            )
         self._rows = {eviction.table.name: eviction.table.facts().rows for eviction in self._todo}
         self.evicted = {}
 
