@@ -87,7 +87,7 @@ class Report:
             points["samples_per_second"] = rate
             self._window, self._losses = (self.steps, self._seconds), []
         self._log(step, **points)
-        self._writer.add_summary(summary_of(self._tables.values()), global_step=step)
+        self._writer.add_summary(summary_of(self._stats()), global_step=step)
         self._writer.flush()
         say(text)
 
@@ -98,7 +98,7 @@ class Report:
     def summary(self, facts) -> str:
         """The tables, then the pairs of `facts`, in columns."""
         counted = ("seen", "refused", "evicted")
-        stats = {name: table.stats() for name, table in self._tables.items()}
+        stats = self._stats()
         stats["all tables"] = {key: sum(s[key] for s in stats.values()) for key in ("rows", "bytes", *counted)}
         columns = counted if stats["all tables"]["refused"] + stats["all tables"]["evicted"] else ()
         lines = [f"{'table':<16}{'rows':>10}{'dim':>6}{'memory':>12}" + "".join(f"{key:>10}" for key in columns)]
@@ -112,6 +112,9 @@ class Report:
     def close(self) -> None:
         self._bar.close()
         self._writer.close()
+
+    def _stats(self):
+        return {name: table.stats() for name, table in self._tables.items()}
 
     def _log(self, step, **points):
         values = [tf.compat.v1.Summary.Value(tag=tag, simple_value=value) for tag, value in points.items()]

@@ -64,13 +64,19 @@ def state(graph=None) -> GraphState:
         import tensorflow as tf
 
         graph = tf.compat.v1.get_default_graph()
-    while getattr(graph, "outer_graph", None) is not None:
-        graph = graph.outer_graph
+    graph = outermost(graph)
     generation, found = getattr(graph, "_mx_rec_state", (None, None))
     if generation != _generation:
         found = GraphState()
         graph._mx_rec_state = (_generation, found)
     return found
+
+
+def outermost(graph):
+    """The graph around all branches and functions that `graph` is nested in; itself if it is not."""
+    while getattr(graph, "outer_graph", None) is not None:
+        graph = graph.outer_graph
+    return graph
 
 
 def key(tensor) -> tuple[int, str]:

@@ -29,7 +29,7 @@ def known_or_empty():
     """
     import tensorflow as tf
 
-    given = _given(_outermost(tf.compat.v1.get_default_graph()))
+    given = _given(_graph.outermost(tf.compat.v1.get_default_graph()))
     if len(given) == 1:
         return checked(given[0], f"collection {ASCEND_TIMESTAMP}")
     return tf.compat.v1.placeholder_with_default(tf.constant([], tf.int64), None, name="no_timestamp")
@@ -74,9 +74,3 @@ def _matching(lookup, graph):
 
 def _given(graph):
     return list({timestamp.name: timestamp for timestamp in graph.get_collection(ASCEND_TIMESTAMP)}.values())
-
-
-def _outermost(graph):
-    while getattr(graph, "outer_graph", None) is not None:
-        graph = graph.outer_graph
-    return graph

@@ -11,13 +11,13 @@ __all__ = ["TableStatsHook", "summary_of"]
 v1 = tf.compat.v1
 
 
-def summary_of(tables) -> v1.Summary:
-    """The numbers of `table.stats()` of all `tables`, as scalars "mx_rec/<table>/<number>" for TensorBoard."""
+def summary_of(stats) -> v1.Summary:
+    """What `table.stats()` gave of each table, by its name, as scalars "mx_rec/<table>/<number>" for TensorBoard."""
     return v1.Summary(
         value=[
-            v1.Summary.Value(tag=f"mx_rec/{table.table_name}/{name}", simple_value=value)
-            for table in tables
-            for name, value in table.stats().items()
+            v1.Summary.Value(tag=f"mx_rec/{table}/{name}", simple_value=value)
+            for table, numbers in stats.items()
+            for name, value in numbers.items()
         ]
     )
 
@@ -59,12 +59,12 @@ class TableStatsHook(v1.train.SessionRunHook):
 
     def _tell(self, session):
         step = self._runs if self._global_step is None else int(session.run(self._global_step))
-        for table in self._tables:
-            stats = table.stats()
+        all_stats = {table.table_name: table.stats() for table in self._tables}
+        for name, stats in all_stats.items():
             logger.info(
                 "step %d, table '%s': %d rows, %.1f MB; keys: %d seen, %d admitted, %d refused, %d evicted",
                 step,
-                table.table_name,
+                name,
                 stats["rows"],
                 stats["bytes"] / 1e6,
                 stats["seen"],
@@ -73,4 +73,4 @@ class TableStatsHook(v1.train.SessionRunHook):
                 stats["evicted"],
             )
         if self._writer is not None:
-            self._writer.add_summary(summary_of(self._tables), step)
+            self._writer.add_summary(summary_of(all_stats), step)

@@ -1,10 +1,8 @@
 #include "table/candidates.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <map>
@@ -12,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/address_space_fixture.h"
 #include "base/hash.h"
 
 namespace mxrec {
@@ -466,17 +465,6 @@ TEST(Candidates, MovesWithItsKeys) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need the address space for themselves
-
-void LimitAddressSpace(rlim_t extra) {
-  long pages = 0;
-  std::FILE* statm = std::fopen("/proc/self/statm", "r");
-  if (statm == nullptr || std::fscanf(statm, "%ld", &pages) != 1) std::abort();
-  std::fclose(statm);
-  rlimit limit;
-  getrlimit(RLIMIT_AS, &limit);
-  limit.rlim_cur = extra == RLIM_INFINITY ? limit.rlim_max : static_cast<rlim_t>(pages) * 4096 + extra;
-  setrlimit(RLIMIT_AS, &limit);
-}
 
 // Runs in a child process; says by its exit code how far it came.
 [[noreturn]] void RunOutOfMemoryAndRecover() {
