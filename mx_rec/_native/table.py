@@ -2,6 +2,7 @@
 
 import ctypes
 import dataclasses
+import os
 from collections.abc import Sequence
 from typing import Optional
 
@@ -45,6 +46,29 @@ class Facts:
 
 
 @dataclasses.dataclass(frozen=True)
+class DiskTier:
+    """How many rows may be in memory, how many more on disk, and the directories for these (native/table/tier.h)."""
+
+    memory_rows: int
+    disk_rows: int
+    paths: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class TierFacts:
+    """What a table's disk tier holds, and what it has done so far (native/capi/capi.h: mxrec_table_tier)."""
+
+    rows_in_memory: int
+    rows_on_disk: int
+    bytes_on_disk: int
+    hits: int
+    promotions: int
+    demotions: int
+    moved: int
+    read_nanoseconds: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Tracking:
     """What a table tracks of its keys; thresholds of -1 are off."""
 
@@ -63,7 +87,15 @@ def _pointer(array, kind):
 class NativeTable:
     """A handle by name; the table itself belongs to the process and lives until `clear_all()`."""
 
-    def __init__(self, name: str, dim: int, max_rows: int, initializer: InitializerSpec, padding_keys: Sequence[int]):
+    def __init__(
+        self,
+        name: str,
+        dim: int,
+        max_rows: int,
+        initializer: InitializerSpec,
+        padding_keys: Sequence[int],
+        tier: Optional[DiskTier] = None,
+    ):
         self.name = name
         self.dim = dim
         self._encoded = name.encode()
@@ -72,6 +104,8 @@ class NativeTable:
             array = np.ascontiguousarray(initializer.pool, np.float32)
             pool, pool_rows = _pointer(array, _F32), array.shape[0]
         padding = np.asarray(padding_keys, np.int64)
+        tier = tier or DiskTier(0, 0, ())
+        paths = (ctypes.c_char_p * max(1, len(tier.paths)))(*[os.fsencode(path) for path in tier.paths])
         check(
             library.core().mxrec_table_create(
                 self._encoded,
@@ -86,6 +120,10 @@ class NativeTable:
                 ctypes.c_int64(pool_rows),
                 _pointer(padding, _I64),
                 ctypes.c_int64(padding.size),
+                ctypes.c_int64(tier.memory_rows),
+                ctypes.c_int64(tier.disk_rows),
+                paths,
+                ctypes.c_int32(len(tier.paths)),
             )
         )
 
@@ -113,6 +151,16 @@ class NativeTable:
         numbers = (ctypes.c_int64 * len(dataclasses.fields(Facts)))()
         check(library.core().mxrec_table_facts(self._encoded, numbers))
         return Facts(*numbers)
+
+    @property
+    def tier(self) -> Optional[TierFacts]:
+        """The numbers of the disk tier; None if the table has none."""
+        numbers = (ctypes.c_int64 * len(dataclasses.fields(TierFacts)))()
+        code = library.core().mxrec_table_tier(self._encoded, numbers)
+        if code == NOT_FOUND:
+            return None
+        check(code)
+        return TierFacts(*numbers)
 
     def track(self, tracking: Tracking) -> None:
         """Makes the table count and date its keys (native/table/table.h: Track)."""

@@ -1,9 +1,10 @@
 """BaseSparseEmbedding: a table as one graph sees it."""
 
 import dataclasses
+from typing import Optional
 
 from mx_rec import _config
-from mx_rec._native.table import NativeTable
+from mx_rec._native.table import DiskTier, NativeTable
 from mx_rec.core import _initializer
 
 
@@ -17,6 +18,7 @@ class TableOptions:
     device_vocabulary_size: int
     host_vocabulary_size: int
     ssd_vocabulary_size: int
+    ssd_data_path: tuple[str, ...]
     is_save: bool
     is_dp: bool
     init_param: float
@@ -26,8 +28,18 @@ class TableOptions:
     admission_filter_bytes: int
 
     @property
+    def rows_in_memory(self) -> int:
+        return self.device_vocabulary_size + self.host_vocabulary_size
+
+    @property
     def rows(self) -> int:
-        return self.device_vocabulary_size + self.host_vocabulary_size + self.ssd_vocabulary_size
+        return self.rows_in_memory + self.ssd_vocabulary_size
+
+    @property
+    def tier(self) -> Optional[DiskTier]:
+        if self.ssd_vocabulary_size == 0:
+            return None
+        return DiskTier(self.rows_in_memory, self.ssd_vocabulary_size, self.ssd_data_path)
 
 
 class BaseSparseEmbedding:
@@ -41,7 +53,9 @@ class BaseSparseEmbedding:
         self._lookups = set()
         self.asked = {}  # what lookups of this graph ask of admission and eviction (core/_tracking.py)
         spec = _initializer.convert(initializer, options.name, options.dim, options.rows, options.init_param)
-        self.native = NativeTable(options.name, options.dim, self.native_limit, spec, options.padding_keys)
+        self.native = NativeTable(
+            options.name, options.dim, self.native_limit, spec, options.padding_keys, options.tier
+        )
 
     def add_anchor(self) -> None:
         """Makes the variable of shape [0, dim] that stands for the table in TensorFlow's collections and gradients."""
@@ -113,6 +127,11 @@ class BaseSparseEmbedding:
         a row, those that did not (yet), and rows taken away; a key that comes back after it was forgotten is another
         one. candidates: refused keys that are remembered now. With an admission filter `seen`, `refused` and
         `candidates` are estimates, too low where the filter is small: keys that share cells are taken for one.
+
+        Tables with an `ssd_vocabulary_size` have more: rows_in_memory and rows_on_disk; bytes_on_disk, of the scratch
+        files; hits, the keys of batches whose rows were in memory, and hit_rate, their share among keys that had a row;
+        promotions, rows that came back from disk, demotions, rows that went there, and moved, rows that were written
+        once more to free space; read_microseconds, how long reading a row kept a step waiting, on average.
         """
         facts = self.native.facts()
         return {
@@ -124,6 +143,24 @@ class BaseSparseEmbedding:
             "refused": facts.refused,
             "evicted": facts.erased,
             "candidates": facts.candidates,
+            **self._tier_stats(),
+        }
+
+    def _tier_stats(self) -> dict:
+        tier = self.native.tier
+        if tier is None:
+            return {}
+        found = tier.hits + tier.promotions
+        return {
+            "rows_in_memory": tier.rows_in_memory,
+            "rows_on_disk": tier.rows_on_disk,
+            "bytes_on_disk": tier.bytes_on_disk,
+            "hits": tier.hits,
+            "hit_rate": tier.hits / found if found else 1.0,
+            "promotions": tier.promotions,
+            "demotions": tier.demotions,
+            "moved": tier.moved,
+            "read_microseconds": tier.read_nanoseconds / 1000 / tier.promotions if tier.promotions else 0.0,
         }
 
     @property

@@ -45,7 +45,10 @@ def create_table(
         emb_initializer: first value of a row; a TensorFlow initializer or any callable (shape, dtype) -> values.
         device_vocabulary_size, host_vocabulary_size: their sum is the number of rows the table may hold. With
             `init(use_dynamic_expansion=True)` there is no limit.
-        ssd_vocabulary_size, ssd_data_path: rows beyond those. In this version they too are held in memory.
+        ssd_vocabulary_size, ssd_data_path: how many rows more the table may hold on disk, and the directories for
+            them, filled in this order; by default the current one. Once device_vocabulary_size + host_vocabulary_size
+            rows are in memory, those used least go to disk, and come back when they are used (docs/disk_tier.md). Files
+            there have no name and vanish with the process. With dynamic expansion, memory grows when the disk is full.
         is_save: whether checkpoints include the table.
         init_param: multiplies the initial values, a float in [-10, 10].
         padding_keys, padding_keys_mask, padding_keys_len: keys whose rows are looked up but never updated; all three
@@ -76,7 +79,7 @@ def create_table(
         raise ValueError(
             f"table '{name}': `ssd_vocabulary_size` needs a `host_vocabulary_size` above 0, got ssd {ssd} and host 0"
         )
-    _check_paths(ssd_data_path)
+    paths = _paths(ssd_data_path, is_needed=ssd > 0)
     for label, value in (
         ("is_save", is_save),
         ("is_dp", is_dp),
@@ -103,6 +106,7 @@ def create_table(
         device_vocabulary_size=device,
         host_vocabulary_size=host,
         ssd_vocabulary_size=ssd,
+        ssd_data_path=paths,
         is_save=is_save,
         is_dp=is_dp,
         init_param=init_param,
@@ -230,12 +234,13 @@ def _dim(dim):
     return _check.integer("dim", dim, 1, 8192)
 
 
-def _check_paths(paths):
+def _paths(paths, is_needed):
+    """The directories for rows on disk, checked; none if there will be no such rows."""
     import os
 
     if paths is None:
-        return
-    if not isinstance(paths, (list, tuple)) or not paths:
+        paths = [os.getcwd()] if is_needed else []
+    elif not isinstance(paths, (list, tuple)) or not paths:
         raise ValueError(f"`ssd_data_path` must be a list of at least one directory, got {paths!r}")
     for path in paths:
         _check.text("ssd_data_path", path, 1024)
@@ -245,6 +250,9 @@ def _check_paths(paths):
             raise ValueError(f"`ssd_data_path` must not be a symbolic link, got {path!r}")
         if not os.path.isdir(path):
             raise ValueError(f"`ssd_data_path` must be an existing directory, got {path!r}; create it first")
+        if is_needed and not os.access(path, os.W_OK | os.X_OK):
+            raise ValueError(f"`ssd_data_path` must be a directory that this process may write to, got {path!r}")
+    return tuple(os.path.abspath(path) for path in paths) if is_needed else ()
 
 
 def _padding_keys(table, keys, mask, length, is_dp):

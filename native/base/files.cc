@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -67,6 +69,71 @@ class PosixFileView : public FileView {
   size_t bytes_;
 };
 
+class PosixScratchFile : public ScratchFile {
+ public:
+  PosixScratchFile(const std::string& directory, int fd) : what_("scratch space in '" + directory + "'"), fd_(fd) {}
+  ~PosixScratchFile() override { close(fd_); }
+
+  Status Reserve(int64_t offset, int64_t n) override {
+    int error;
+    do {
+      error = fallocate(fd_, 0, offset, n) == 0 ? 0 : errno;
+    } while (error == EINTR);
+    return error == 0 || error == EOPNOTSUPP ? Status() : Refused("reserve ", error);
+  }
+
+  Status Read(int64_t offset, void* data, size_t n) const override {
+    char* p = static_cast<char*>(data);
+    while (n > 0) {
+      const ssize_t got = pread(fd_, p, std::min(n, kMaxWrite), offset);
+      if (got == 0) return Status::IoError("cannot read " + what_ + ": it ends at byte " + std::to_string(offset));
+      if (got < 0) {
+        if (errno == EINTR) continue;
+        return Refused("read ", errno);
+      }
+      p += got;
+      offset += got;
+      n -= static_cast<size_t>(got);
+    }
+    return Status();
+  }
+
+  bool IsAtHand(int64_t offset, size_t n) const override {
+    char page[4096];
+    const iovec piece = {page, std::min(n, sizeof(page))};
+    return preadv2(fd_, &piece, 1, offset, RWF_NOWAIT) == static_cast<ssize_t>(piece.iov_len);
+  }
+
+  void WillNeed(int64_t offset, size_t n) const override {
+    posix_fadvise(fd_, offset, static_cast<off_t>(n), POSIX_FADV_WILLNEED);
+  }
+
+  Status Write(int64_t offset, const void* data, size_t n) override {
+    const char* p = static_cast<const char*>(data);
+    while (n > 0) {
+      const ssize_t written = pwrite(fd_, p, std::min(n, kMaxWrite), offset);
+      if (written < 0) {
+        if (errno == EINTR) continue;
+        return Refused("write ", errno);
+      }
+      p += written;
+      offset += written;
+      n -= static_cast<size_t>(written);
+    }
+    return Status();
+  }
+
+ private:
+  Status Refused(const char* verb, int error) const {
+    const std::string message = std::string("cannot ") + verb + what_ + ": " + strerror(error);
+    const bool is_full = error == ENOSPC || error == EDQUOT || error == EFBIG;
+    return is_full ? Status::ResourceExhausted(message) : Status::IoError(message);
+  }
+
+  std::string what_;
+  int fd_;
+};
+
 class PosixEnv : public Env {
  public:
   Status Create(const std::string& path, std::unique_ptr<WritableFile>* file) override {
@@ -118,6 +185,16 @@ class PosixEnv : public Env {
 
   Status Rename(const std::string& from, const std::string& to) override {
     return rename(from.c_str(), to.c_str()) == 0 ? Status() : Failure("rename to '" + to + "' the file", from, errno);
+  }
+
+  Status Scratch(const std::string& directory, std::unique_ptr<ScratchFile>* file) override {
+    // A name for as long as it takes to remove it: not every file system has files without one (O_TMPFILE).
+    std::string path = directory + "/mxrec_scratch_XXXXXX";
+    const int fd = mkostemp(&path[0], O_CLOEXEC);
+    if (fd < 0) return Failure("make scratch space in", directory, errno);
+    unlink(path.c_str());
+    file->reset(new PosixScratchFile(directory, fd));
+    return Status();
   }
 
   Status Remove(const std::string& path) override {

@@ -38,6 +38,24 @@ class FileView {
   int64_t size_;
 };
 
+// Scratch space: a file without a name, which is gone when it is closed or the process ends, however it ends. Thread
+// rule: Read and Write of different bytes may run together.
+class ScratchFile {
+ public:
+  virtual ~ScratchFile() = default;
+  // Sets bytes aside, so that writing them cannot fail for want of space where the file system can do that.
+  // ResourceExhausted if there is no space.
+  virtual Status Reserve(int64_t offset, int64_t n) = 0;
+  // All `n` bytes; a file that ends before them is an error.
+  virtual Status Read(int64_t offset, void* data, size_t n) const = 0;
+  // Whether they can be read without waiting for the disk. If that cannot be told: false.
+  virtual bool IsAtHand(int64_t offset, size_t n) const = 0;
+  // Starts to read them, so that Read need not wait.
+  virtual void WillNeed(int64_t offset, size_t n) const = 0;
+  // ResourceExhausted if there is no space.
+  virtual Status Write(int64_t offset, const void* data, size_t n) = 0;
+};
+
 class Env {
  public:
   virtual ~Env() = default;
@@ -53,6 +71,8 @@ class Env {
   // Returns when the names in the directory have reached the disk: a new file is lasting only after this.
   virtual Status SyncDirectory(const std::string& path) = 0;
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
+  // Scratch space in a directory that exists.
+  virtual Status Scratch(const std::string& directory, std::unique_ptr<ScratchFile>* file) = 0;
   // A file or an empty directory.
   virtual Status Remove(const std::string& path) = 0;
 };

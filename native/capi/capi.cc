@@ -46,7 +46,8 @@ const char* mxrec_last_error(void) { return mxrec::last_error.c_str(); }
 
 int mxrec_table_create(const char* name, int32_t dim, int64_t max_rows, int32_t kind, float a, float b, float scale,
                        uint64_t seed, const float* pool, int64_t pool_rows, const int64_t* padding_keys,
-                       int64_t padding_count) {
+                       int64_t padding_count, int64_t memory_rows, int64_t disk_rows, const char* const* paths,
+                       int32_t path_count) {
   mxrec::TableConfig config;
   config.name = name;
   config.dim = dim;
@@ -62,6 +63,9 @@ int mxrec_table_create(const char* name, int32_t dim, int64_t max_rows, int32_t 
   config.initializer.seed = seed;
   if (pool != nullptr) config.initializer.pool.assign(pool, pool + pool_rows * dim);
   if (padding_keys != nullptr) config.padding_keys.assign(padding_keys, padding_keys + padding_count);
+  config.tier.memory_rows = memory_rows;
+  config.tier.disk_rows = disk_rows;
+  config.tier.paths.assign(paths, paths + path_count);
   std::shared_ptr<Table> table;
   return Report(Registry::Global().FindOrCreate(config, &table));
 }
@@ -97,6 +101,18 @@ int mxrec_table_facts(const char* name, int64_t* facts) {
     facts[6] = lives.seen;
     facts[7] = lives.refused;
     facts[8] = lives.candidates;
+    return Status();
+  });
+}
+
+int mxrec_table_tier(const char* name, int64_t* facts) {
+  return mxrec::WithTable(name, [&](Table& table) {
+    const mxrec::Tier* tier = table.tier();
+    if (tier == nullptr) return Status::NotFound("table '" + table.config().name + "' has no rows on disk");
+    const int64_t on_disk = tier->disk->rows();
+    const int64_t numbers[] = {table.size() - on_disk, on_disk,         tier->disk->bytes(), tier->hits,
+                               tier->promotions,       tier->demotions, tier->moved,         tier->read_time};
+    std::copy_n(numbers, 8, facts);
     return Status();
   });
 }
@@ -168,7 +184,11 @@ void mxrec_eviction_end(mxrec_eviction* eviction) { delete reinterpret_cast<mxre
 int mxrec_table_read(const char* name, const int64_t* keys, int64_t n, float* out, uint8_t* found) {
   return mxrec::WithTable(name, [&](Table& table) {
     const int64_t floats = mxrec::RowFloats(table);
-    for (int64_t i = 0; i < n; ++i) found[i] = table.Read(keys[i], out + i * floats) ? 1 : 0;
+    for (int64_t i = 0; i < n; ++i) {
+      bool is_found;
+      MXREC_RETURN_IF_ERROR(table.Read(keys[i], out + i * floats, &is_found));
+      found[i] = is_found ? 1 : 0;
+    }
     return Status();
   });
 }

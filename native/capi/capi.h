@@ -15,10 +15,12 @@ extern "C" {
 const char* mxrec_last_error(void);
 
 // Finds or creates a table (table/registry.h). `kind`, `a`, `b`, `scale`, `seed` describe the initializer;
-// `pool` [pool_rows, dim] may be null.
+// `pool` [pool_rows, dim] may be null. memory_rows > 0: rows beyond these are on disk, in directories `paths`
+// (table/tier.h).
 int mxrec_table_create(const char* name, int32_t dim, int64_t max_rows, int32_t kind, float a, float b, float scale,
                        uint64_t seed, const float* pool, int64_t pool_rows, const int64_t* padding_keys,
-                       int64_t padding_count);
+                       int64_t padding_count, int64_t memory_rows, int64_t disk_rows, const char* const* paths,
+                       int32_t path_count);
 
 // Slots of the optimizer that trains the table.
 int mxrec_table_set_slots(const char* name, int32_t count, const char* const* slot_names, const float* initial_values);
@@ -28,6 +30,10 @@ int mxrec_table_slot_name(const char* name, int32_t slot, char* out, int64_t cap
 
 // facts[0..8] = rows, capacity, bytes, inserted, erased, shards, seen, refused, candidates
 int mxrec_table_facts(const char* name, int64_t* facts);
+
+// What its disk tier has done so far: facts[0..7] = rows in memory, rows on disk, bytes on disk, hits, promotions,
+// demotions, rows written again to free space, nanoseconds that steps waited for rows. NotFound if it has none.
+int mxrec_table_tier(const char* name, int64_t* facts);
 
 // Makes the table track its keys (table.h: Track). tracking[0..3] = access threshold, eviction threshold, coefficient,
 // bytes of the filter.

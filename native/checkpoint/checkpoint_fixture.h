@@ -45,6 +45,9 @@ class FailingEnv : public Env {
     return Env::Posix().SyncDirectory(path);
   }
   Status Rename(const std::string& from, const std::string& to) override { return Env::Posix().Rename(from, to); }
+  Status Scratch(const std::string& directory, std::unique_ptr<ScratchFile>* file) override {
+    return Env::Posix().Scratch(directory, file);
+  }
   Status Remove(const std::string& path) override { return Env::Posix().Remove(path); }
 
  private:

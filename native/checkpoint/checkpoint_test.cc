@@ -115,8 +115,11 @@ TEST_F(Checkpoint, SaveThenLoadIsTheIdentity) {
       EXPECT_EQ(copy->inserted(), copy->size() + copy->erased());
       // Found by key too, not only when walked.
       std::vector<float> row(RowFloats(*copy));
-      EXPECT_TRUE(copy->Read(std::numeric_limits<int64_t>::min(), row.data()));
-      EXPECT_FALSE(copy->Read(1024, row.data()));
+      bool found = false;
+      EXPECT_TRUE(copy->Read(std::numeric_limits<int64_t>::min(), row.data(), &found).ok());
+      EXPECT_TRUE(found);
+      EXPECT_TRUE(copy->Read(1024, row.data(), &found).ok());
+      EXPECT_FALSE(found);
     }
   }
 }

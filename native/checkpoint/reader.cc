@@ -164,7 +164,8 @@ Status TableReader::CheckSizes() {
   if (max_rows_ > 0 && rows > max_rows_) {
     return Status::ResourceExhausted(
         "table '" + table_ + "' may hold " + std::to_string(max_rows_) +
-        " rows (device_vocabulary_size + host_vocabulary_size), but '" + directory_ + "' has " + std::to_string(rows) +
+        " rows (device_vocabulary_size + host_vocabulary_size + ssd_vocabulary_size), but '" + directory_ + "' has " +
+        std::to_string(rows) +
         "; raise device_vocabulary_size in create_table, or call init(use_dynamic_expansion=True) to let tables grow");
   }
   rows_ = rows;

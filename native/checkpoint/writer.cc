@@ -42,10 +42,9 @@ Status WriteTable(Env& env, const Table& table, const std::string& directory, in
 
   int64_t n = 0;
   Status status;
-  table.ForEach(
-      [&](int64_t key, int64_t handle) {
+  const Status read = table.ForEachRow(
+      [&](int64_t key, int64_t handle, const float* row) {
         if (!status.ok()) return;  // a walk cannot be left early; it can be idle
-        const float* row = table.Row(handle);
         status = outputs[0].Append(&key, sizeof(key));
         for (size_t c = 1; status.ok() && c < outputs.size(); ++c) {
           status = outputs[c].Append(row + static_cast<int64_t>(c - 1) * dim, dim * sizeof(float));
@@ -56,6 +55,7 @@ Status WriteTable(Env& env, const Table& table, const std::string& directory, in
       [&](const Candidate& candidate) {
         if (status.ok()) status = history->AddRefused(candidate);
       });
+  MXREC_RETURN_IF_ERROR(read);
   MXREC_RETURN_IF_ERROR(status);
 
   files->clear();

@@ -64,15 +64,24 @@ Status MemoryStore::MapSlab(uint32_t slab) {
   return Status();
 }
 
+void MemoryStore::ConvertRow(const RowLayout& old, const float* from, const RowLayout& layout, float* to) {
+  const size_t part = layout.dim() * sizeof(float);
+  std::memcpy(to, from, part);
+  for (size_t i = 0; i < layout.slots().size(); ++i) {
+    const SlotSpec& slot = layout.slots()[i];
+    float* at = to + layout.slot_offset(static_cast<int>(i));
+    const auto it =
+        std::find_if(old.slots().begin(), old.slots().end(), [&](const SlotSpec& o) { return o.name == slot.name; });
+    if (it == old.slots().end()) {
+      std::fill_n(at, layout.dim(), slot.initial_value);
+    } else {
+      std::memcpy(at, from + old.slot_offset(static_cast<int>(it - old.slots().begin())), part);
+    }
+  }
+}
+
 Status MemoryStore::Relayout(RowLayout layout) {
   std::lock_guard<std::mutex> lock(slabs_mutex_);
-  // Where each part of a new row comes from: an offset in the old row, or -1 for a fresh slot.
-  std::vector<int64_t> source;
-  for (const SlotSpec& slot : layout.slots()) {
-    const auto& old = layout_.slots();
-    const auto it = std::find_if(old.begin(), old.end(), [&](const SlotSpec& o) { return o.name == slot.name; });
-    source.push_back(it == old.end() ? -1 : layout_.slot_offset(static_cast<int>(it - old.begin())));
-  }
   const uint32_t slabs = SlabsBelow(end());
   std::vector<Pages> pages;
   for (uint32_t slab = 0; slab < slabs; ++slab) {
@@ -81,19 +90,9 @@ Status MemoryStore::Relayout(RowLayout layout) {
       return Status::ResourceExhausted("out of memory: cannot make room for the optimizer's slots");
     }
   }
-  const size_t part = layout.dim() * sizeof(float);
   for (uint32_t r = 0; r < end(); ++r) {
-    const float* from = row(r);
     float* to = static_cast<float*>(pages[r >> kSlabBits].data()) + (r & (kSlabRows - 1)) * layout.stride();
-    std::memcpy(to, from, part);
-    for (size_t i = 0; i < source.size(); ++i) {
-      float* slot = to + layout.slot_offset(static_cast<int>(i));
-      if (source[i] >= 0) {
-        std::memcpy(slot, from + source[i], part);
-      } else {
-        std::fill_n(slot, layout.dim(), layout.slots()[i].initial_value);
-      }
-    }
+    ConvertRow(layout_, row(r), layout, to);
   }
   for (uint32_t slab = 0; slab < slabs; ++slab) {
     rows_[slab].store(static_cast<float*>(pages[slab].data()), std::memory_order_release);

@@ -57,6 +57,8 @@ class MemoryStore {
   // share keep their values, new ones get their initial value. On failure nothing has changed.
   // REQUIRES: no other call is running.
   Status Relayout(RowLayout layout);
+  // The same for one row, wherever it is.
+  static void ConvertRow(const RowLayout& old, const float* from, const RowLayout& layout, float* to);
 
   // Frees everything. REQUIRES: no other call is running.
   void Clear();

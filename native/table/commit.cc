@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kResolveCost = 5;
 constexpr int64_t kInsertCost = 200;
 constexpr int64_t kRecordCost = 15;
+constexpr int64_t kFetchCost = 400;  // of keys whose rows are on disk, of which there may be many
 
 // Runs fn(item, unit) over all units of all items, which take `cost` nanoseconds together.
 template <typename Fn>
@@ -41,8 +42,8 @@ Status Commit(const std::vector<CommitItem>& items, const ParallelFor& parallel)
     const int64_t seal = plan.seals == nullptr ? 0 : plan.seals[unit];
     const int64_t *keys = plan.keys + begin, *hints = plan.hints + begin;
     int64_t* handles = items[i].handles + begin;
-    if (!plan.is_grouped()) return items[i].table->ResolveAny(keys, hints, n, handles, seal);
-    int64_t absent = items[i].table->Resolve(unit, keys, hints, n, handles, seal);
+    if (!plan.is_grouped()) return items[i].table->ResolveAny(keys, hints, n, handles, seal, items[i].use);
+    int64_t absent = items[i].table->Resolve(unit, keys, hints, n, handles, seal, items[i].use);
     if (absent == 0 || !items[i].insert) return;
     if (tracks(items[i])) absent = items[i].table->Screen(unit, keys, items[i].tally, begin, n, handles);
     missing[i].fetch_add(absent, std::memory_order_relaxed);
@@ -56,6 +57,33 @@ Status Commit(const std::vector<CommitItem>& items, const ParallelFor& parallel)
       return status;
     }
   }
+  // All that can fail comes before anything is inserted or counted, but for a lack of memory.
+  std::mutex mutex;
+  Status failure;
+  auto note = [&](const Status& status) {
+    if (status.ok()) return;
+    std::lock_guard<std::mutex> lock(mutex);
+    if (failure.ok()) failure = status;
+  };
+  cost = 0;
+  for (const CommitItem& item : items) cost += item.use == 0 ? 0 : kFetchCost * item.plan.keys_size;
+  if (cost > 0) {
+    ForEachUnit(items, cost, parallel, [&](size_t i, int unit) {
+      if (items[i].use == 0) return;
+      const TablePlan& plan = items[i].plan;
+      const int64_t begin = plan.unit_begin(unit), n = plan.unit_end(unit) - begin;
+      const int64_t* keys = plan.keys + begin;
+      int64_t* handles = items[i].handles + begin;
+      if (n == 0) return;
+      note(plan.is_grouped() ? items[i].table->Fetch(unit, keys, n, items[i].use, items[i].insert, handles)
+                             : items[i].table->FetchAny(keys, n, items[i].use, handles));
+    });
+    if (!failure.ok()) {
+      for (size_t i = 0; i < items.size(); ++i) items[i].table->Release(missing[i]);
+      return failure;
+    }
+  }
+
   std::vector<uint32_t> steps(items.size(), 0);
   cost = 0;
   for (size_t i = 0; i < items.size(); ++i) {
@@ -66,8 +94,6 @@ Status Commit(const std::vector<CommitItem>& items, const ParallelFor& parallel)
   }
   if (cost == 0) return Status();
 
-  std::mutex mutex;
-  Status failure;
   std::unique_ptr<std::atomic<int64_t>[]> made(new std::atomic<int64_t>[items.size()]());
   ForEachUnit(items, cost, parallel, [&](size_t i, int shard) {
     const bool is_tracked = tracks(items[i]);
@@ -78,14 +104,11 @@ Status Commit(const std::vector<CommitItem>& items, const ParallelFor& parallel)
     int64_t* handles = items[i].handles + begin;
     if (n == 0 || (!is_tracked && std::find(handles, handles + n, kNoRow) == handles + n)) return;
     int64_t inserted = 0;
-    const Status status =
-        is_tracked ? items[i].table->Record(shard, keys, items[i].tally, begin, n, steps[i], handles, &inserted)
-                   : items[i].table->Insert(shard, keys, n, handles, &inserted);
+    const Status status = is_tracked ? items[i].table->Record(shard, keys, items[i].tally, begin, n, steps[i], handles,
+                                                              &inserted, items[i].use)
+                                     : items[i].table->Insert(shard, keys, n, handles, &inserted, items[i].use);
     made[i].fetch_add(inserted, std::memory_order_relaxed);
-    if (!status.ok()) {
-      std::lock_guard<std::mutex> lock(mutex);
-      failure = status;
-    }
+    note(status);
   });
   for (size_t i = 0; i < items.size(); ++i) items[i].table->Release(missing[i] - made[i]);
   return failure;

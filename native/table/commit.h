@@ -23,6 +23,7 @@ struct CommitItem {
   int64_t* handles;  // out, [U]
   bool insert;       // false for evaluation: the table changes in no byte
   Tally tally{};     // of the plan; only if the table tracks its keys
+  int64_t use = 0;   // of the table, under way until the handles are no longer needed
 };
 
 Status Commit(const std::vector<CommitItem>& items, const ParallelFor& parallel);

@@ -72,7 +72,8 @@ class Lookup {
             std::fill(sums[k].begin(), sums[k].end(), 0.0f);
           }
         }
-        table_->Read(ids_[f][begin + i], row.data());  // zeros without a row
+        bool found;
+        EXPECT_TRUE(table_->Read(ids_[f][begin + i], row.data(), &found).ok());  // zeros without a row
         Floats& sum = sums[i < whole ? i % 4 : 0];
         for (int64_t j = 0; j < dim; ++j) sum[j] += row[j];
       }

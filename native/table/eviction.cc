@@ -69,9 +69,12 @@ Eviction::Eviction(std::shared_ptr<Table> table, const EvictionPolicy& policy)
   }
 }
 
-int64_t Eviction::ScoreOf(int64_t handle) const {
+int64_t Eviction::ScoreOf(int64_t key, int64_t handle) const {
   if (policy_.score == Score::kNorm) {
-    const float* row = table_->Row(handle);
+    std::vector<float> buffer;
+    const float* row;
+    // What cannot be read cannot be judged, and stays.
+    if (!table_->ReadRow(key, handle, &buffer, &row).ok()) return INT64_MAX;
     double sum = 0;
     for (int i = 0; i < table_->config().dim; ++i) sum += double{row[i]} * row[i];
     return OrderOf(static_cast<float>(std::sqrt(sum)));
@@ -118,7 +121,7 @@ bool Eviction::Run(int64_t rows) {
   while (rows > 0 && scored_ < shards) {
     std::vector<int64_t>& scores = scores_[scored_++];
     const int shard = scored_ - 1;
-    table_->ForEachIn(shard, [&](int64_t handle) { scores.push_back(ScoreOf(handle)); });
+    table_->ForEachIn(shard, [&](int64_t key, int64_t handle) { scores.push_back(ScoreOf(key, handle)); });
     std::sort(scores.begin(), scores.end());
     rows -= static_cast<int64_t>(scores.size()) + 1;
     if (scored_ == shards) FindLimit();
@@ -135,9 +138,9 @@ int64_t Eviction::EvictFrom(int shard) {
   const bool forgets = policy_.score == Score::kTime && policy_.keep < 0;
   evicted_ += table_->EraseIf(
       shard, forgets ? limit_ : 0, [&](int64_t handle) { Request(handle); },
-      [&](int64_t handle) {
+      [&](int64_t key, int64_t handle) {
         ++rows;
-        const int64_t score = ScoreOf(handle);
+        const int64_t score = ScoreOf(key, handle);
         return score < limit_ || (score == limit_ && ties_-- > 0);
       });
   return rows;

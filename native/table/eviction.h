@@ -49,12 +49,12 @@ class Eviction {
   // Requests from memory what ScoreOf reads.
   [[gnu::always_inline]] void Request(int64_t handle) const {
     if (policy_.score == EvictionPolicy::Score::kNorm) {
-      __builtin_prefetch(table_->Row(handle));
+      if (table_->tier() == nullptr) __builtin_prefetch(table_->Row(handle));
     } else {
       __builtin_prefetch(&table_->history()->facts(static_cast<uint32_t>(handle)));
     }
   }
-  int64_t ScoreOf(int64_t handle) const;
+  int64_t ScoreOf(int64_t key, int64_t handle) const;
   void FindLimit();
   int64_t EvictFrom(int shard);
 

@@ -92,6 +92,12 @@ void KeyIndex::Insert(uint64_t hash, int64_t key, uint32_t row) {
   ++size_;
 }
 
+void KeyIndex::Move(uint64_t hash, int64_t key, uint32_t row) {
+  uint64_t at = hash & mask_;
+  while (Match(chunks_[at], key) == 0) at = (at + Step(hash)) & mask_;
+  chunks_[at].rows[__builtin_ctz(Match(chunks_[at], key))] = row;
+}
+
 void KeyIndex::Erase(uint64_t hash, int64_t key) {
   uint64_t at = hash & mask_;
   for (;;) {

@@ -51,6 +51,9 @@ class KeyIndex {
   // REQUIRES: the key is absent; Reserve was called.
   void Insert(uint64_t hash, int64_t key, uint32_t row);
 
+  // Gives the key another row. REQUIRES: the key is present.
+  void Move(uint64_t hash, int64_t key, uint32_t row);
+
   // REQUIRES: the key is present.
   void Erase(uint64_t hash, int64_t key);
 

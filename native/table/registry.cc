@@ -9,6 +9,11 @@ std::string Difference(const TableConfig& have, const TableConfig& want) {
     return "the row limit is " + std::to_string(have.max_rows) + ", now " + std::to_string(want.max_rows);
   }
   if (!(have.initializer == want.initializer)) return "the initializer or init_param differs";
+  if (!(have.tier == want.tier)) {
+    return "the rows in memory, on disk, or ssd_data_path differ (" + std::to_string(have.tier.memory_rows) + " and " +
+           std::to_string(have.tier.disk_rows) + ", now " + std::to_string(want.tier.memory_rows) + " and " +
+           std::to_string(want.tier.disk_rows) + ")";
+  }
   return "padding_keys differ";
 }
 

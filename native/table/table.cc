@@ -8,24 +8,26 @@
 #include <random>
 
 #include "base/hash.h"
+#include "table/disk_writer.h"
 
 namespace mxrec {
 namespace {
 
-// How far ahead of its use a row, key or chunk is requested from memory. 16 covers a DRAM access (~90 ns) at the ~6 ns
-// each item takes once its data is in the cache.
-constexpr int64_t kAhead = 16;
 static_assert(kNoRow == KeyIndex::kNone, "what is not found has no row");
 
-// Between Screen and Record, the handle of a key that shall get a row.
-constexpr int64_t kAdmitted = -2;
+// The tag takes all bits of a handle between kFrozen and the sign.
+constexpr int kTagShift = 41;
+constexpr int64_t kTagMask = (int64_t{1} << 22) - 1;
+static_assert(kFrozen == int64_t{1} << (kTagShift - 1), "the tag begins behind it");
 
 // Shards: enough that a rehash stays short (64Ki keys each when a limit is known) and threads find work, few enough
 // that a batch of a few thousand ids still brings each shard a run of them.
-int ChooseShardBits(int64_t max_rows) {
-  if (max_rows == 0) return 6;
-  int bits = 3;
-  while (bits < 8 && (max_rows >> bits) > 65536) ++bits;
+int ChooseShardBits(int64_t max_rows, int64_t memory_rows) {
+  int bits = max_rows == 0 ? 6 : 3;
+  while (max_rows > 0 && bits < 8 && (max_rows >> bits) > 65536) ++bits;
+  // Each shard has its part of the rows in memory; enough of them that no batch needs twice as many in one as in
+  // another.
+  while (memory_rows > 0 && bits > 0 && (memory_rows >> bits) < 4096) --bits;
   return bits;
 }
 
@@ -41,7 +43,7 @@ uint64_t FirstEpoch() {
 
 bool operator==(const TableConfig& a, const TableConfig& b) {
   return a.name == b.name && a.dim == b.dim && a.max_rows == b.max_rows && a.initializer == b.initializer &&
-         a.padding_keys == b.padding_keys;
+         a.padding_keys == b.padding_keys && a.tier == b.tier;
 }
 
 Status Table::Create(const TableConfig& config, std::shared_ptr<Table>* table) {
@@ -55,8 +57,9 @@ Status Table::Create(const TableConfig& config, std::shared_ptr<Table>* table) {
   }
   const Status checked = Initializer::Check(config.initializer, config.dim);
   if (!checked.ok()) return Status::InvalidArgument(who + checked.message());
-  std::shared_ptr<Table> made(new Table(config, ChooseShardBits(config.max_rows)));
-  if (!made->store_.usable()) return Status::ResourceExhausted(who + "no address space left for its rows");
+  std::shared_ptr<Table> made(new Table(config, ChooseShardBits(config.max_rows, config.tier.memory_rows)));
+  if (!made->store_.usable() || (made->tier_ != nullptr && !made->tier_->usable()))
+    return Status::ResourceExhausted(who + "no address space left for its rows");
   *table = std::move(made);
   return Status();
 }
@@ -73,6 +76,10 @@ Table::Table(const TableConfig& config, int shard_bits)
     shards_[s].index = KeyIndex(static_cast<double>(s) / shards());
     shards_[s].epoch = static_cast<int64_t>(Mix64(epoch + s));
   }
+  generation_ = static_cast<int64_t>(epoch >> 1);
+  if (config_.tier.memory_rows > 0) {
+    tier_.reset(new Tier(config_.tier, layout().stride() * static_cast<int64_t>(sizeof(float)), shards()));
+  }
 }
 
 bool Table::IsPadding(int64_t key) const {
@@ -80,7 +87,10 @@ bool Table::IsPadding(int64_t key) const {
          std::binary_search(config_.padding_keys.begin(), config_.padding_keys.end(), key);
 }
 
-int64_t Table::Handle(int64_t key, int64_t row) const { return IsPadding(key) ? row | kFrozen : row; }
+int64_t Table::Tag(int64_t use) const {
+  const int64_t number = tier_ == nullptr ? generation_.load(std::memory_order_relaxed) : use;
+  return (number & kTagMask) << kTagShift;
+}
 
 // Shares the locks of the shards of some keys until it dies. It takes them in ascending order: readers that wait for
 // each other's locks in any order can be stuck for good once writers wait for them, too.
@@ -123,13 +133,23 @@ int64_t Table::Hint(int shard, const int64_t* keys, int64_t n, int64_t* hints) c
   const Shard& s = shards_[shard];
   std::shared_lock<std::shared_mutex> lock(s.mutex);
   FindAll(keys, n, [&](uint64_t) -> const KeyIndex& { return s.index; }, hints);
-  return Seal(s.epoch, keys, hints, n);
+  const int64_t seal = Seal(s.epoch, keys, hints, n);
+  if (tier_ != nullptr) {
+    const DiskStore::ReadAhead ahead = ReadAhead(hints, n);
+    lock.unlock();
+    ahead.Start();
+  }
+  return seal;
 }
 
-int64_t Table::Resolve(int shard, const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles,
-                       int64_t seal) const {
+int64_t Table::Resolve(int shard, const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles, int64_t seal,
+                       int64_t use) const {
   const Shard& s = shards_[shard];
   std::shared_lock<std::shared_mutex> lock(s.mutex);
+  if (tier_ != nullptr) {  // rows change places all the time
+    FindAll(keys, n, [&](uint64_t) -> const KeyIndex& { return s.index; }, handles);
+    return Settle(keys, n, use, handles);
+  }
   const bool is_current = seal == Seal(s.epoch, keys, hints, n);
   return Complete(keys, is_current ? hints : nullptr, n, handles, [&](uint64_t) -> const KeyIndex& { return s.index; });
 }
@@ -143,7 +163,7 @@ int64_t Table::Complete(const int64_t* keys, const int64_t* hints, int64_t n, in
   } else {
     std::copy_n(hints, n, handles);
   }
-  const bool is_padded = !config_.padding_keys.empty();
+  const int64_t tag = Tag(0);
   int64_t missing = 0;
   for (int64_t i = 0; i < n; ++i) {
     if (handles[i] == KeyIndex::kNone && hints != nullptr) {  // there was no row, but there may be one now
@@ -151,19 +171,35 @@ int64_t Table::Complete(const int64_t* keys, const int64_t* hints, int64_t n, in
       handles[i] = index_of(hash).Find(hash, keys[i]);
     }
     missing += handles[i] == kNoRow;
-    if (is_padded && handles[i] != kNoRow) handles[i] = Handle(keys[i], handles[i]);
+    handles[i] |= tag;  // kNoRow has all bits set
+  }
+  for (int64_t i = 0; !config_.padding_keys.empty() && i < n; ++i) {
+    if (handles[i] != kNoRow) handles[i] = Handle(keys[i], handles[i], tag);
   }
   return missing;
 }
 
 int64_t Table::HintAny(const int64_t* keys, int64_t n, int64_t* hints) const {
-  const SharedLocks lock(*this, keys, n);
-  FindAll(keys, n, [&](uint64_t hash) -> const KeyIndex& { return lock.index_of(hash); }, hints);
-  return Seal(lock.epoch(), keys, hints, n);
+  DiskStore::ReadAhead ahead;
+  int64_t seal;
+  {
+    const SharedLocks lock(*this, keys, n);
+    FindAll(keys, n, [&](uint64_t hash) -> const KeyIndex& { return lock.index_of(hash); }, hints);
+    seal = Seal(lock.epoch(), keys, hints, n);
+    if (tier_ != nullptr) ahead = ReadAhead(hints, n);
+  }
+  ahead.Start();
+  return seal;
 }
 
-void Table::ResolveAny(const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles, int64_t seal) const {
+void Table::ResolveAny(const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles, int64_t seal,
+                       int64_t use) const {
   const SharedLocks lock(*this, keys, n);
+  if (tier_ != nullptr) {
+    FindAll(keys, n, [&](uint64_t hash) -> const KeyIndex& { return lock.index_of(hash); }, handles);
+    Settle(keys, n, use, handles);
+    return;
+  }
   const bool is_current = seal == Seal(lock.epoch(), keys, hints, n);
   Complete(keys, is_current ? hints : nullptr, n, handles,
            [&](uint64_t hash) -> const KeyIndex& { return lock.index_of(hash); });
@@ -175,31 +211,40 @@ Status Table::Claim(int64_t n) {
     if (config_.max_rows > 0 && n > config_.max_rows - before) {
       return Status::ResourceExhausted(
           "table '" + config_.name + "' is full: it holds " + std::to_string(before) + " rows, this batch brings " +
-          std::to_string(n) + " new keys, and its limit (device_vocabulary_size + host_vocabulary_size) is " +
-          std::to_string(config_.max_rows) +
-          " rows. Raise device_vocabulary_size in create_table, or call init(use_dynamic_expansion=True) to let tables "
+          std::to_string(n) + " new keys, and its limit (device_vocabulary_size + host_vocabulary_size" +
+          (tier_ == nullptr ? "" : " + ssd_vocabulary_size") + ") is " + std::to_string(config_.max_rows) +
+          " rows. Raise " + (tier_ == nullptr ? "device_vocabulary_size" : "ssd_vocabulary_size") +
+          " in create_table, or call init(use_dynamic_expansion=True) to let tables "
           "grow. Nothing was lost: the table can still be saved");
     }
   } while (!size_.compare_exchange_weak(before, before + n, std::memory_order_relaxed));
   return Status();
 }
 
-Status Table::AddRow(int shard, uint64_t hash, int64_t key, uint32_t* row) {
+Status Table::AllocateRow(int shard, int64_t key, int64_t use, uint32_t* row) {
   MXREC_RETURN_IF_ERROR(store_.Allocate(shard, row));
-  if (history_ != nullptr) {
-    const Status reserved = history_->facts().Reserve(*row);
-    if (!reserved.ok()) {
-      store_.Free(shard, *row);
-      return reserved;
-    }
-    history_->facts(*row) = history_->Admit(shard, hash);
-  }
+  Status status;
+  if (history_ != nullptr) status = history_->facts().Reserve(*row);
+  if (status.ok() && tier_ != nullptr) status = tier_->frames.Occupy(shard, *row, key, use);
+  if (!status.ok()) store_.Free(shard, *row);
+  return status;
+}
+
+void Table::FreeRow(int shard, uint32_t row) {
+  if (IsOnDisk(row)) return tier_->disk->Free(shard, row);
+  if (tier_ != nullptr) tier_->frames.Vacate(shard, row);
+  store_.Free(shard, row);
+}
+
+Status Table::AddRow(int shard, uint64_t hash, int64_t key, uint32_t* row, int64_t use) {
+  MXREC_RETURN_IF_ERROR(AllocateRow(shard, key, use, row));
+  if (history_ != nullptr) history_->facts(*row) = history_->Admit(shard, hash);
   shards_[shard].index.Insert(hash, key, *row);
   return Status();
 }
 
-Status Table::NewRow(int shard, uint64_t hash, int64_t key, uint32_t* row) {
-  MXREC_RETURN_IF_ERROR(AddRow(shard, hash, key, row));
+Status Table::NewRow(int shard, uint64_t hash, int64_t key, uint32_t* row, int64_t use) {
+  MXREC_RETURN_IF_ERROR(AddRow(shard, hash, key, row, use));
   float* at = store_.row(*row);
   initializer_.Fill(key, at);
   const RowLayout& layout = store_.layout();
@@ -209,8 +254,9 @@ Status Table::NewRow(int shard, uint64_t hash, int64_t key, uint32_t* row) {
   return Status();
 }
 
-Status Table::Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles, int64_t* inserted) {
+Status Table::Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles, int64_t* inserted, int64_t use) {
   Shard& s = shards_[shard];
+  const int64_t tag = Tag(use);
   const int64_t wanted = std::count(handles, handles + n, kNoRow);
   std::unique_lock<std::shared_mutex> lock(s.mutex);
   MXREC_RETURN_IF_ERROR(s.index.Reserve(wanted));
@@ -223,80 +269,18 @@ Status Table::Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles
     int64_t row = s.index.Find(hash, keys[i]);  // another thread may have inserted it since Resolve
     if (row == KeyIndex::kNone) {
       uint32_t fresh;
-      status = NewRow(shard, hash, keys[i], &fresh);
+      status = NewRow(shard, hash, keys[i], &fresh, use);
       if (!status.ok()) break;
       row = fresh;
       ++made;
+    } else if (tier_ != nullptr) {
+      handles[i] = row;
+      Settle(keys + i, 1, use, handles + i);
+      status = Promote(shard, keys + i, 1, 0, use, handles + i);
+      if (!status.ok()) break;
+      continue;
     }
-    handles[i] = Handle(keys[i], row);
-  }
-  inserted_.fetch_add(made, std::memory_order_relaxed);
-  *inserted += made;
-  return status;
-}
-
-int64_t Table::Screen(int shard, const int64_t* keys, const Tally& tally, int64_t first, int64_t n,
-                      int64_t* handles) const {
-  const ReadLock lock = LockToRead(shard);
-  int64_t admitted = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n && handles[i + kAhead] == kNoRow) history_->Prefetch(shard, HashKey(keys[i + kAhead]));
-    if (handles[i] != kNoRow || !history_->Admits(shard, HashKey(keys[i]), tally.weight(first + i))) continue;
-    handles[i] = kAdmitted;
-    ++admitted;
-  }
-  return admitted;
-}
-
-Status Table::Record(int shard, const int64_t* keys, const Tally& tally, int64_t first, int64_t n, uint32_t step,
-                     int64_t* handles, int64_t* inserted) {
-  Shard& s = shards_[shard];
-  const int64_t wanted = std::count(handles, handles + n, kAdmitted);
-  std::shared_lock<std::shared_mutex> reading(s.mutex, std::defer_lock);
-  std::unique_lock<std::shared_mutex> inserting(s.mutex, std::defer_lock);
-  if (wanted > 0) {
-    inserting.lock();
-    MXREC_RETURN_IF_ERROR(s.index.Reserve(wanted));
-  } else {
-    reading.lock();
-  }
-  std::lock_guard<std::mutex> counting(s.history_mutex);
-  int64_t made = 0;
-  Status status;
-  // In blocks: requests that miss the TLB overlap only if they stand close together (key_index.h: FindAll).
-  auto request = [&](int64_t begin) {
-    for (int64_t i = begin; i < std::min(n, begin + kAhead); ++i) {
-      if (handles[i] >= 0) {
-        __builtin_prefetch(&history_->facts(static_cast<uint32_t>(handles[i])), 1);
-      } else {
-        history_->Prefetch(shard, HashKey(keys[i]));
-        s.index.Prefetch(HashKey(keys[i]));
-      }
-    }
-  };
-  request(0);
-  for (int64_t i = 0; i < n; ++i) {
-    if (i % kAhead == 0) request(i + kAhead);
-    const uint32_t weight = tally.weight(first + i);
-    const int64_t time = tally.time(first + i);
-    if (handles[i] < 0) {
-      const uint64_t hash = HashKey(keys[i]);
-      const int64_t row = s.index.Find(hash, keys[i]);  // another thread may have inserted it since Resolve
-      if (row != KeyIndex::kNone) {
-        handles[i] = Handle(keys[i], row);
-      } else if (handles[i] == kNoRow) {
-        status = history_->Refuse(shard, hash, weight, time);
-        if (!status.ok()) break;
-        continue;
-      } else {
-        uint32_t fresh;
-        status = NewRow(shard, hash, keys[i], &fresh);
-        if (!status.ok()) break;
-        handles[i] = Handle(keys[i], fresh);
-        ++made;
-      }
-    }
-    Count(&history_->facts(static_cast<uint32_t>(handles[i])), weight, time, step);
+    handles[i] = Handle(keys[i], row, tag);
   }
   inserted_.fetch_add(made, std::memory_order_relaxed);
   *inserted += made;
@@ -332,13 +316,26 @@ void Table::Update(const Rule& rule, const float* hyper, const int64_t* handles,
 }
 
 Status Table::CheckHandles(const int64_t* handles, int64_t n) const {
+  // What the handles that are good have in common.
+  std::vector<int64_t> tags;
+  if (tier_ == nullptr) {
+    tags.push_back(Tag(0));
+  } else {
+    for (const int64_t use : tier_->uses.running()) tags.push_back(Tag(use));
+  }
+  int64_t good = tags.empty() ? -1 : tags.front();
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t row = handles[i] & ~kFrozen;
-    if (handles[i] == kNoRow || (row >= 0 && row <= UINT32_MAX && store_.Contains(static_cast<uint32_t>(row))))
-      continue;
-    return Status::InvalidArgument("table '" + config_.name + "': " + std::to_string(handles[i]) +
-                                   " is not the address of a row; take addresses from the collection "
-                                   "ASCEND_SPARSE_LOOKUP_ID_OFFSET in the same step");
+    if (handles[i] == kNoRow) continue;
+    const int64_t tag = handles[i] & ~(kFrozen | kRowBits);
+    if (tag != good) {
+      const auto found = std::find(tags.begin(), tags.end(), tag);
+      if (found != tags.end()) good = *found;
+    }
+    if (tag == good && store_.Contains(static_cast<uint32_t>(handles[i]))) continue;
+    return Status::InvalidArgument(
+        "table '" + config_.name + "': " + std::to_string(handles[i]) +
+        " is not the address of a row now: it was made up, or given out before rows were evicted, restored or moved to "
+        "disk; take addresses from the collection ASCEND_SPARSE_LOOKUP_ID_OFFSET in the same step");
   }
   return Status();
 }
@@ -354,49 +351,8 @@ Status Table::SetSlots(const std::vector<SlotSpec>& slots) {
                                       "]: one table is trained by one optimizer; call terminate_config_initializer() "
                                       "before building a graph with another one");
   }
-  return store_.Relayout(RowLayout(config_.dim, slots));
-}
-
-Status Table::Track(const Tracking& tracking) {
-  MXREC_RETURN_IF_ERROR(CheckTracking(tracking, config_.name));
-  if (tracking == declared_ || (history_ == nullptr && !tracking.is_on())) return Status();
-  if (history_ == nullptr) {
-    std::unique_ptr<History> history(new History(tracking, shard_bits_, config_.max_rows));
-    bool enough = history->usable();
-    for (uint64_t row = 0; enough && row < store_.end(); row += FactsColumn::kSlabRows) {
-      enough = history->facts().Reserve(static_cast<uint32_t>(row)).ok();
-    }
-    if (!enough) return Status::ResourceExhausted("table '" + config_.name + "': no memory left to count its keys");
-    history_ = std::move(history);
-  } else if (tracking.filter_bytes != declared_.filter_bytes) {
-    return Status::FailedPrecondition(
-        "table '" + config_.name + "' counts its refused keys with admission_filter_bytes=" +
-        std::to_string(declared_.filter_bytes) + " already and cannot change to " +
-        std::to_string(tracking.filter_bytes) + "; call terminate_config_initializer() before building such a graph");
-  } else {
-    history_->SetThresholds(tracking.access_threshold, tracking.eviction_threshold, tracking.coefficient);
-  }
-  declared_ = tracking;
-  return Status();
-}
-
-RowFacts Table::Facts(int64_t key) const {
-  if (history_ == nullptr) return RowFacts();
-  const uint64_t hash = HashKey(key);
-  const int shard = ShardOf(hash);
-  const ReadLock lock = LockToRead(shard);
-  const int64_t row = shards_[shard].index.Find(hash, key);
-  return row == KeyIndex::kNone ? history_->Refused(shard, hash) : history_->facts(static_cast<uint32_t>(row));
-}
-
-Status Table::SetFacts(int64_t key, const RowFacts& facts) {
-  const uint64_t hash = HashKey(key);
-  const int shard = ShardOf(hash);
-  std::unique_lock<std::shared_mutex> lock(shards_[shard].mutex);
-  const int64_t row = shards_[shard].index.Find(hash, key);
-  if (row == KeyIndex::kNone) return history_->Restore(shard, hash, facts.count, facts.time);
-  history_->facts(static_cast<uint32_t>(row)) = facts;
-  return Status();
+  const RowLayout layout(config_.dim, slots);
+  return tier_ == nullptr ? store_.Relayout(layout) : Relayout(layout);
 }
 
 Status Table::Assign(int64_t key, const float* const* parts) {
@@ -409,6 +365,7 @@ Status Table::Assign(int64_t key, const float* const* parts) {
     MXREC_RETURN_IF_ERROR(Claim(1));
     uint32_t fresh = 0;
     Status status = s.index.Reserve(1);
+    if (status.ok() && tier_ != nullptr) status = MakeRoom(shard, 1);
     if (status.ok()) status = AddRow(shard, hash, key, &fresh);
     if (!status.ok()) {
       Release(1);
@@ -416,6 +373,10 @@ Status Table::Assign(int64_t key, const float* const* parts) {
     }
     inserted_.fetch_add(1, std::memory_order_relaxed);
     row = fresh;
+  } else if (IsOnDisk(static_cast<uint32_t>(row))) {
+    int64_t handle = kCold;
+    MXREC_RETURN_IF_ERROR(Promote(shard, &key, 1, 0, 0, &handle));
+    row = handle & kRowBits;
   }
   float* at = store_.row(static_cast<uint32_t>(row));
   const size_t count = 1 + store_.layout().slots().size();
@@ -454,8 +415,30 @@ Status Table::InsertShard(int shard, const int64_t* keys, const float* const* co
   Shard& s = shards_[shard];
   const RowLayout& layout = store_.layout();
   const int64_t dim = config_.dim;
+  auto fill = [&](int64_t from, float* at) {
+    if (columns[0] != nullptr) {
+      std::memcpy(at, columns[0] + from * dim, dim * sizeof(float));
+    } else {
+      initializer_.Fill(keys[from], at);
+    }
+    for (size_t p = 0; p < layout.slots().size(); ++p) {
+      float* slot = at + layout.slot_offset(static_cast<int>(p));
+      if (columns[1 + p] != nullptr) {
+        std::memcpy(slot, columns[1 + p] + from * dim, dim * sizeof(float));
+      } else {
+        std::fill_n(slot, dim, layout.slots()[p].initial_value);
+      }
+    }
+  };
   std::unique_lock<std::shared_mutex> lock(s.mutex);
   MXREC_RETURN_IF_ERROR(s.index.Reserve(n));
+  DiskWriter disk(this, shard);
+  auto flush = [&] {
+    int64_t lost;
+    const Status status = disk.Flush(&lost);
+    *inserted -= lost;
+    return status;
+  };
   for (int64_t i = 0; i < n; ++i) {
     if (i + kAhead < n) {
       const int64_t next = order[i + kAhead];
@@ -467,42 +450,63 @@ Status Table::InsertShard(int shard, const int64_t* keys, const float* const* co
     const int64_t from = order[i], key = keys[from];
     const uint64_t hash = HashKey(key);
     if (s.index.Find(hash, key) != KeyIndex::kNone) {
+      MXREC_RETURN_IF_ERROR(flush());
       return Status::AlreadyExists("table '" + config_.name + "' has a row for key " + std::to_string(key) +
                                    " already");
+    }
+    if (disk.wanted()) {
+      // The index knows the key at once, so that it cannot come twice, and its place when it is written.
+      s.index.Insert(hash, key, 0);
+      fill(from, disk.Next(key));
+      ++*inserted;
+      if (disk.is_full()) MXREC_RETURN_IF_ERROR(flush());
+      continue;
     }
     uint32_t row;
     MXREC_RETURN_IF_ERROR(AddRow(shard, hash, key, &row));
     ++*inserted;
-    float* at = store_.row(row);
-    if (columns[0] != nullptr) {
-      std::memcpy(at, columns[0] + from * dim, dim * sizeof(float));
-    } else {
-      initializer_.Fill(key, at);
-    }
-    for (size_t p = 0; p < layout.slots().size(); ++p) {
-      float* slot = at + layout.slot_offset(static_cast<int>(p));
-      if (columns[1 + p] != nullptr) {
-        std::memcpy(slot, columns[1 + p] + from * dim, dim * sizeof(float));
-      } else {
-        std::fill_n(slot, dim, layout.slots()[p].initial_value);
-      }
-    }
+    fill(from, store_.row(row));
   }
-  return Status();
+  return flush();
 }
 
-bool Table::Read(int64_t key, float* out) const {
+Status Table::Read(int64_t key, float* out, bool* found) const {
   const uint64_t hash = HashKey(key);
   const Shard& s = shards_[ShardOf(hash)];
   const size_t bytes = config_.dim * (1 + store_.layout().slots().size()) * sizeof(float);
   std::shared_lock<std::shared_mutex> lock(s.mutex);
   const int64_t row = s.index.Find(hash, key);
-  if (row == KeyIndex::kNone) {
-    std::memset(out, 0, bytes);
-    return false;
+  *found = row != KeyIndex::kNone;
+  std::memset(out, 0, bytes);
+  if (!*found) return Status();
+  std::vector<float> buffer;
+  const float* at;
+  MXREC_RETURN_IF_ERROR(ReadRow(key, row, &buffer, &at));
+  std::memcpy(out, at, bytes);
+  return Status();
+}
+
+Status Table::ReadRow(int64_t key, int64_t handle, std::vector<float>* buffer, const float** row) const {
+  const uint32_t place = static_cast<uint32_t>(handle);
+  if (!IsOnDisk(place)) {
+    *row = store_.row(place);
+    return Status();
   }
-  std::memcpy(out, store_.row(static_cast<uint32_t>(row)), bytes);
-  return true;
+  std::vector<char> record(tier_->disk->record_bytes());
+  MXREC_RETURN_IF_ERROR(Explained(tier_->disk->Read(place, 1, record.data())));
+  buffer->resize(layout().stride());
+  *row = buffer->data();
+  return Explained(tier_->disk->Unpack(record.data(), key, buffer->data()));
+}
+
+void Table::Order(int shard, std::vector<int64_t>* keys, std::vector<uint64_t>* order) const {
+  keys->clear();
+  order->clear();
+  shards_[shard].index.ForEach([&](int64_t key, uint32_t row) {
+    order->push_back(uint64_t{row} << 32 | keys->size());
+    keys->push_back(key);
+  });
+  std::sort(order->begin(), order->end());
 }
 
 int64_t Table::Erase(const int64_t* keys, int64_t n) {
@@ -516,14 +520,13 @@ int64_t Table::Erase(const int64_t* keys, int64_t n) {
     if (row != KeyIndex::kNone) {
       s.index.Erase(hash, keys[i]);
       ++s.epoch;
-      store_.Free(shard, static_cast<uint32_t>(row));
+      FreeRow(shard, static_cast<uint32_t>(row));
       ++erased;
     } else if (history_ != nullptr) {
       history_->Forget(shard, hash);
     }
   }
-  size_.fetch_sub(erased, std::memory_order_relaxed);
-  erased_.fetch_add(erased, std::memory_order_relaxed);
+  Erased(erased);
   return erased;
 }
 
@@ -536,14 +539,25 @@ void Table::Clear() {
   }
   store_.Clear();
   if (history_ != nullptr) history_->facts().Clear();
-  erased_.fetch_add(size_.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);
+  if (tier_ != nullptr) {
+    tier_->frames.Clear();
+    tier_->disk->Clear();
+  }
+  Erased(size());
 }
 
-int64_t Table::capacity() const { return config_.max_rows > 0 ? config_.max_rows : store_.end(); }
+int64_t Table::capacity() const {
+  if (config_.max_rows > 0) return config_.max_rows;
+  return store_.end() + (tier_ == nullptr ? 0 : tier_->disk->rows());
+}
 
 int64_t Table::bytes() const {
-  int64_t bytes = store_.bytes();
-  if (history_ != nullptr) bytes += int64_t{store_.end()} * static_cast<int64_t>(sizeof(RowFacts));
+  int64_t bytes = store_.bytes(), rows = store_.end();
+  if (tier_ != nullptr) {
+    bytes += tier_->frames.bytes();
+    rows += tier_->disk->rows();
+  }
+  if (history_ != nullptr) bytes += rows * static_cast<int64_t>(sizeof(RowFacts));
   for (int s = 0; s < shards(); ++s) {
     const ReadLock lock = LockToRead(s);
     bytes += shards_[s].index.bytes();

@@ -7,7 +7,11 @@
 // beside the reading of another.
 //
 // Handles: what Resolve and Insert give for a key, and what Gather and Update take: a row number, or kNoRow.
-// The bit kFrozen marks rows that are read but never updated (padding keys). A handle stays good while its row lives.
+// The bit kFrozen marks rows that are read but never updated (padding keys). The bits above it are a tag, by which
+// CheckHandles tells the handles of today from those of rows that have gone since, and from made-up numbers. A handle
+// stays good while its row lives; in a table with rows on disk, until the use that it was given in ends.
+//
+// Rows on disk (tier.h): Resolve marks their keys, and Fetch brings the rows back to memory, where others make room.
 #pragma once
 
 #include <algorithm>
@@ -27,12 +31,15 @@
 #include "table/history.h"
 #include "table/initializer.h"
 #include "table/key_index.h"
+#include "table/tier.h"
 #include "update/rule.h"
 
 namespace mxrec {
 
 constexpr int64_t kNoRow = -1;
 constexpr int64_t kFrozen = int64_t{1} << 40;
+// The part of a handle that tells rows from each other, tables without padding keys and tags aside.
+constexpr int64_t kRowBits = UINT32_MAX;
 
 struct TableConfig {
   std::string name;
@@ -40,6 +47,7 @@ struct TableConfig {
   int64_t max_rows = 0;  // 0: no limit
   InitializerSpec initializer;
   std::vector<int64_t> padding_keys;  // their rows are read, never updated
+  TierConfig tier;
 };
 
 bool operator==(const TableConfig& a, const TableConfig& b);
@@ -55,19 +63,31 @@ class Table {
 
   // ---- The path of a batch. All keys passed for `shard` must belong to it (see batch/grouping.h). ----
 
+  // What a step does to rows on disk it does in a use (store/uses.h). Tables without a disk tier have none: it is 0.
+  int64_t BeginUse() { return tier_ == nullptr ? 0 : tier_->uses.Begin(); }
+  void EndUse(int64_t use) {
+    if (use != 0) tier_->uses.End(use);
+  }
+
   // Where the rows of `keys` are now, -1 where there is none; changes nothing. Returns their seal: a number that
   // Resolve will know these hints by.
   int64_t Hint(int shard, const int64_t* keys, int64_t n, int64_t* hints) const;
 
   // Handles of the keys that have a row, kNoRow for the others; returns how many have none. Hints that fit their seal
   // are taken at their word, unless a key of the shard has lost its row since. Others may hold anything and are not
-  // used.
-  int64_t Resolve(int shard, const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles,
-                  int64_t seal = 0) const;
+  // used. Keys whose rows are on disk get a mark that Fetch understands.
+  int64_t Resolve(int shard, const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles, int64_t seal = 0,
+                  int64_t use = 0) const;
 
   // The same for keys of any shard, in any order and any number of times: for reading.
   int64_t HintAny(const int64_t* keys, int64_t n, int64_t* hints) const;
-  void ResolveAny(const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles, int64_t seal = 0) const;
+  void ResolveAny(const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles, int64_t seal = 0,
+                  int64_t use = 0) const;
+
+  // Brings the rows that Resolve found on disk back, and makes room for those that `insert` says will be inserted.
+  // After a failure rows may be in other places than before, but none has changed. Does nothing without a disk tier.
+  Status Fetch(int shard, const int64_t* keys, int64_t n, int64_t use, bool insert, int64_t* handles);
+  Status FetchAny(const int64_t* keys, int64_t n, int64_t use, int64_t* handles);
 
   // Sets apart room for `n` new rows, or says that the table is full. Each Claim must be followed by Inserts that use
   // it up or by Release.
@@ -76,14 +96,14 @@ class Table {
 
   // Gives a fresh, initialised row to every key whose handle is kNoRow; adds the number of rows made to `*inserted`
   // (fewer than expected if another thread was faster). REQUIRES: room was claimed.
-  Status Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles, int64_t* inserted);
+  Status Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles, int64_t* inserted, int64_t use = 0);
 
   // The same for a table that tracks its keys (history.h), in two parts, for keys [first, first + n) of a batch:
   // Screen marks the keys without a row that the batch admits, for which room must be claimed, and returns how many
   // there are. Record counts all keys at `step`, gives rows to those marked, and leaves the refused ones kNoRow.
   int64_t Screen(int shard, const int64_t* keys, const Tally& tally, int64_t first, int64_t n, int64_t* handles) const;
   Status Record(int shard, const int64_t* keys, const Tally& tally, int64_t first, int64_t n, uint32_t step,
-                int64_t* handles, int64_t* inserted);
+                int64_t* handles, int64_t* inserted, int64_t use = 0);
 
   // Copies the embedding of each handle to out[n, dim]; zeros for kNoRow.
   void Gather(const int64_t* handles, int64_t n, float* out) const;
@@ -96,7 +116,7 @@ class Table {
   void UpdateRow(const Rule& rule, const float* hyper, int64_t handle, const float* gradient) {
     rule.apply(Row(handle), gradient, config_.dim, hyper);
   }
-  // The row itself. REQUIRES: the handle is not kNoRow.
+  // The row itself. REQUIRES: the handle is not kNoRow, nor a place on disk.
   float* Row(int64_t handle) const { return store_.row(static_cast<uint32_t>(handle)); }
   // Request from memory what will be read of n rows, and what UpdateRow will touch of them. Request many rows at once
   // and work on them after the next ones are requested: a request that misses the TLB holds up the instructions behind
@@ -106,7 +126,7 @@ class Table {
     Prefetch<1>(handles, n, config_.dim * (1 + rule.slots));
   }
 
-  // InvalidArgument naming the first handle that cannot be one of this table's.
+  // InvalidArgument naming the first handle that is not good.
   Status CheckHandles(const int64_t* handles, int64_t n) const;
 
   // ---- Outside the step. ----
@@ -136,48 +156,50 @@ class Table {
   // a failure some of the rows are there. REQUIRES: no step is running.
   Status InsertRows(const int64_t* keys, const float* const* columns, int64_t n, const ParallelFor& parallel);
 
-  // Copies `key`'s embedding and slots to out[dim * (1 + slots)]; zeros and false if it has no row.
-  bool Read(int64_t key, float* out) const;
+  // Copies `key`'s embedding and slots to out[dim * (1 + slots)]; zeros and *found = false if it has no row.
+  Status Read(int64_t key, float* out, bool* found) const;
+  // The row of a handle that a walk gave, if need be read from disk to `buffer`, which the call makes large enough.
+  // REQUIRES: the shard is locked by the walk.
+  Status ReadRow(int64_t key, int64_t handle, std::vector<float>* buffer, const float** row) const;
 
   // Removes the keys that are present; returns how many. REQUIRES: no running step uses these keys: their rows may be
   // given to other keys at once.
   int64_t Erase(const int64_t* keys, int64_t n);
 
-  // Removes the rows of a shard for which is_victim(handle) holds, in an order that the sequence of inserts and erases
-  // determines; returns how many. request(handle) is called a little earlier, to request from memory what is_victim
-  // reads. Refused keys last seen at `until` or before are forgotten, too. REQUIRES: no step is running.
+  // Removes the rows of a shard for which is_victim(key, handle) holds, in an order that the sequence of inserts and
+  // erases determines; returns how many. request(handle) is called a little earlier, to request from memory what
+  // is_victim reads. Refused keys last seen at `until` or before are forgotten, too. REQUIRES: no step is running.
   template <typename Request, typename IsVictim>
   int64_t EraseIf(int shard, int64_t until, Request request, IsVictim is_victim) {
     Shard& s = shards_[shard];
     std::unique_lock<std::shared_mutex> lock(s.mutex);
     int64_t erased = 0;
     s.index.EraseIf([&](uint32_t row) { request(int64_t{row}); },
-                    [&](int64_t, uint32_t row) {
-                      if (!is_victim(int64_t{row})) return false;
-                      store_.Free(shard, row);
+                    [&](int64_t key, uint32_t row) {
+                      if (!is_victim(key, int64_t{row})) return false;
+                      FreeRow(shard, row);
                       ++erased;
                       return true;
                     });
     s.epoch += erased;
-    size_.fetch_sub(erased, std::memory_order_relaxed);
-    erased_.fetch_add(erased, std::memory_order_relaxed);
+    Erased(erased);
     if (history_ != nullptr && until > 0) history_->ForgetUntil(shard, until);
     return erased;
   }
 
-  // Calls fn(handle) for every row of a shard, in no particular order.
+  // Calls fn(key, handle) for every row of a shard, in no particular order.
   template <typename Fn>
   void ForEachIn(int shard, Fn fn) const {
     std::shared_lock<std::shared_mutex> lock(shards_[shard].mutex);
-    shards_[shard].index.ForEach([&](int64_t, uint32_t row) { fn(int64_t{row}); });
+    shards_[shard].index.ForEach([&](int64_t key, uint32_t row) { fn(key, int64_t{row}); });
   }
 
   // Removes everything, what is known of refused keys too, and gives the memory back. REQUIRES: no step is running.
   void Clear();
 
-  // Calls fn(key, handle) for every row, shard after shard, in ascending order of row numbers: an order that the
-  // sequence of inserts and erases determines; after each shard's rows, refused(candidate) for its refused keys. No
-  // insert or erase may touch a shard while it is walked: its lock is held.
+  // Calls fn(key, handle) for every row, shard after shard, in ascending order of row numbers, those on disk last: an
+  // order that the sequence of inserts and erases determines; after each shard's rows, refused(candidate) for its
+  // refused keys. No insert or erase may touch a shard while it is walked: its lock is held.
   template <typename Fn>
   void ForEach(Fn fn) const {
     ForEach(fn, [](const Candidate&) {});
@@ -185,24 +207,51 @@ class Table {
   template <typename Fn, typename Refused>
   void ForEach(Fn fn, Refused refused) const {
     std::vector<int64_t> keys;
-    std::vector<uint64_t> order;  // row number, and in the low half the number of its key: sorted as one word
+    std::vector<uint64_t> order;
     for (int s = 0; s < shards(); ++s) {
       const ReadLock lock = LockToRead(s);
-      keys.clear();
-      order.clear();
-      shards_[s].index.ForEach([&](int64_t key, uint32_t row) {
-        order.push_back(uint64_t{row} << 32 | keys.size());
-        keys.push_back(key);
-      });
-      std::sort(order.begin(), order.end());
+      Order(s, &keys, &order);
       for (const uint64_t word : order) fn(keys[static_cast<uint32_t>(word)], static_cast<int64_t>(word >> 32));
       if (history_ != nullptr) history_->ForEachRefused(s, refused);
     }
+  }
+  // The same with the rows' values, fn(key, handle, row); ends at the first failure to read from disk.
+  template <typename Fn, typename Refused>
+  Status ForEachRow(Fn fn, Refused refused) const {
+    std::vector<int64_t> keys;
+    std::vector<uint64_t> order;
+    std::vector<float> buffer(layout().stride());
+    std::vector<char> records;
+    for (int s = 0; s < shards(); ++s) {
+      const ReadLock lock = LockToRead(s);
+      Order(s, &keys, &order);
+      uint32_t first = 0, end = 0;  // places whose records were read
+      for (const uint64_t word : order) {
+        const int64_t key = keys[static_cast<uint32_t>(word)];
+        const uint32_t row = static_cast<uint32_t>(word >> 32);
+        if (!IsOnDisk(row)) {
+          fn(key, int64_t{row}, store_.row(row));
+          continue;
+        }
+        const DiskStore& disk = *tier_->disk;
+        if (row >= end) {  // what is left of the segment, at once
+          first = row;
+          MXREC_RETURN_IF_ERROR(ReadSegment(word, order, &records, &end));
+        }
+        const char* record = records.data() + (row - first) * disk.record_bytes();
+        MXREC_RETURN_IF_ERROR(Explained(disk.Unpack(record, key, buffer.data())));
+        fn(key, int64_t{row}, buffer.data());
+      }
+      if (history_ != nullptr) history_->ForEachRefused(s, refused);
+    }
+    return Status();
   }
 
   int64_t size() const { return size_.load(std::memory_order_relaxed); }
   int64_t capacity() const;  // rows that fit without a new allocation, or max_rows if there is a limit
   int64_t bytes() const;     // rows, index and history
+  // nullptr if all rows are in memory.
+  const Tier* tier() const { return tier_.get(); }
   int64_t inserted() const { return inserted_.load(std::memory_order_relaxed); }  // since creation; with erased(),
   int64_t erased() const { return erased_.load(std::memory_order_relaxed); }      // inserted = size + erased
   // Lives of keys since creation, and those of them that have got no row (history.h): seen = inserted + refused.
@@ -225,11 +274,22 @@ class Table {
     int64_t epoch = 0;
   };
 
+  // How far ahead of its use a row, key or chunk is requested from memory. 16 covers a DRAM access (~90 ns) at the ~6
+  // ns each item takes once its data is in the cache.
+  static constexpr int64_t kAhead = 16;
+  // Marks among the handles of a batch under way: a key that shall get a row, and a key whose row is on disk.
+  static constexpr int64_t kAdmitted = -2;
+  static constexpr int64_t kCold = -3;
+
   explicit Table(const TableConfig& config, int shard_bits);
   class SharedLocks;
   static int64_t Seal(int64_t epoch, const int64_t* keys, const int64_t* hints, int64_t n);
   int ShardOf(uint64_t hash) const { return static_cast<int>(mxrec::ShardOf(hash, shard_bits_)); }
-  int64_t Handle(int64_t key, int64_t row) const;
+  // The tag of the handles that are given now.
+  int64_t Tag(int64_t use) const;
+  int64_t Handle(int64_t key, int64_t row, int64_t tag) const { return row | tag | (IsPadding(key) ? kFrozen : 0); }
+  // Turns the row numbers in `handles`, of a table with a disk tier, into handles, or marks.
+  int64_t Settle(const int64_t* keys, int64_t n, int64_t use, int64_t* handles) const;
   template <typename IndexOf>
   int64_t Complete(const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles, IndexOf index_of) const;
   template <int kWrite>
@@ -250,8 +310,43 @@ class Table {
   bool IsPadding(int64_t key) const;
   // A row for `key` in a locked shard whose index has room; what is known of a refused key goes with it. NewRow
   // initialises its embedding and slots, too.
-  Status AddRow(int shard, uint64_t hash, int64_t key, uint32_t* row);
-  Status NewRow(int shard, uint64_t hash, int64_t key, uint32_t* row);
+  Status AddRow(int shard, uint64_t hash, int64_t key, uint32_t* row, int64_t use = 0);
+  Status NewRow(int shard, uint64_t hash, int64_t key, uint32_t* row, int64_t use);
+  // A row in memory that belongs to `key`, and one on its way back to the store.
+  Status AllocateRow(int shard, int64_t key, int64_t use, uint32_t* row);
+  void FreeRow(int shard, uint32_t row);
+  void Erased(int64_t n) {
+    size_.fetch_sub(n, std::memory_order_relaxed);
+    erased_.fetch_add(n, std::memory_order_relaxed);
+    if (n > 0) generation_.fetch_add(1, std::memory_order_relaxed);
+  }
+  bool IsOnDisk(uint32_t row) const { return tier_ != nullptr && (row & kOnDisk) != 0; }
+  Status Relayout(const RowLayout& layout);
+  // A shard's rows in ascending order: the row number, and in the low half the number of its key, sorted as one word.
+  void Order(int shard, std::vector<int64_t>* keys, std::vector<uint64_t>* order) const;
+
+  // ---- Of a table with a disk tier; the shard is locked alone.
+  // What is to be read of rows found at `hints`; for this the shards may be shared.
+  DiskStore::ReadAhead ReadAhead(const int64_t* hints, int64_t n) const;
+  // Brings rows back for the handles that say so.
+  // Makes room for `fresh` rows more.
+  Status Promote(int shard, const int64_t* keys, int64_t n, int64_t fresh, int64_t use, int64_t* handles);
+  // Lets `n` more rows be added in memory, by moving others to disk.
+  Status MakeRoom(int shard, int64_t n);
+  // Moves rows in memory to disk.
+  Status Demote(int shard, const std::vector<uint32_t>& rows);
+  // Empties a wasteful segment; false if there is none, or it cannot be done now.
+  bool Clean(int shard);
+  // Writes the records of keys whose rows are elsewhere, and frees their rows there.
+  Status MoveToDisk(int shard, const std::vector<int64_t>& keys, const std::vector<uint32_t>& from,
+                    const char* records);
+  // Writes the rows that a checkpoint has more of than memory may hold.
+  class DiskWriter;
+  // Reads the records from that of `word` on to the last in `order` that lies in the same segment.
+  Status ReadSegment(uint64_t word, const std::vector<uint64_t>& order, std::vector<char>* records,
+                     uint32_t* end) const;
+  // An error of the disk tier, saying whose it is and what can be done.
+  Status Explained(const Status& status) const;
   // To read a shard's index and history.
   struct ReadLock {
     std::shared_lock<std::shared_mutex> index;
@@ -270,11 +365,14 @@ class Table {
   Initializer initializer_;
   MemoryStore store_;
   std::unique_ptr<Shard[]> shards_;
+  std::unique_ptr<Tier> tier_;
   std::unique_ptr<History> history_;
   Tracking declared_;             // what Track was last called with
   std::atomic<int64_t> size_{0};  // rows, plus rows claimed and not yet inserted
   std::atomic<int64_t> inserted_{0};
   std::atomic<int64_t> erased_{0};
+  // Another one whenever a key loses its row: the tag of handles without a disk tier.
+  std::atomic<int64_t> generation_{0};
 };
 
 }  // namespace mxrec

@@ -15,6 +15,8 @@ using namespace table_fixture;  // NOLINT(build/namespaces): written for these t
 Keys ResolveAny(const Table& table, const Keys& keys, const Keys& hints, int64_t seal) {
   Keys handles(keys.size(), -99);
   table.ResolveAny(keys.data(), hints.data(), static_cast<int64_t>(keys.size()), handles.data(), seal);
+  EXPECT_TRUE(table.CheckHandles(handles.data(), static_cast<int64_t>(handles.size())).ok());
+  for (int64_t& handle : handles) handle = RowOf(handle);
   return handles;
 }
 

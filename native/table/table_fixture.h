@@ -106,6 +106,9 @@ struct Batch {
   Keys handles;
 };
 
+// The row number in a handle; kNoRow if there is none.
+inline int64_t RowOf(int64_t handle) { return handle == kNoRow ? kNoRow : handle & kRowBits; }
+
 inline void MustInsert(Table* table, const Keys& keys) {
   const Status status = Batch(*table, keys).Insert(table);
   ASSERT_TRUE(status.ok()) << status.message();
@@ -124,16 +127,24 @@ inline int64_t RowFloats(const Table& table) {
 // Everything a walk sees, slots included, in its order.
 inline Content Walk(const Table& table) {
   Content content;
-  table.ForEach([&](int64_t key, int64_t handle) {
-    const float* row = table.Row(handle);
-    content.push_back({key, Floats(row, row + RowFloats(table))});
-  });
+  const Status status = table.ForEachRow(
+      [&](int64_t key, int64_t, const float* row) { content.push_back({key, Floats(row, row + RowFloats(table))}); },
+      [](const Candidate&) {});
+  EXPECT_TRUE(status.ok()) << status.message();
   return content;
+}
+
+// Whether the key has a row, and its values.
+inline bool ReadInto(const Table& table, int64_t key, float* row) {
+  bool found = false;
+  const Status status = table.Read(key, row, &found);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return found;
 }
 
 inline Floats ReadRow(const Table& table, int64_t key) {
   Floats row(RowFloats(table), -99.0f);
-  table.Read(key, row.data());
+  ReadInto(table, key, row.data());
   return row;
 }
 

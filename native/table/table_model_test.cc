@@ -173,7 +173,7 @@ class Simulation {
   void ReadOne() {
     const int64_t key = universe_[random_() % universe_.size()];
     Floats row(2 * kDim, -99.0f);
-    const bool found = table_->Read(key, row.data());
+    const bool found = ReadInto(*table_, key, row.data());
     ASSERT_EQ(found, model_.count(key) != 0);
     ASSERT_EQ(row, found ? model_[key] : Floats(2 * kDim, 0.0f));
   }

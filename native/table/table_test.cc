@@ -56,7 +56,7 @@ TEST(Table, TrueHintsLeadToTheKeysOwnRows) {
   batch.Hint(*table);
   EXPECT_EQ(batch.Resolve(*table), 0);
   int64_t right = 0;
-  for (int64_t u = 0; u < batch.size(); ++u) right += batch.hints[u] == batch.handles[u];
+  for (int64_t u = 0; u < batch.size(); ++u) right += batch.hints[u] == RowOf(batch.handles[u]);
   EXPECT_GE(right, 19000);  // the others cost a second search, not a wrong row
   const Floats rows = batch.Gather(*table);
   for (int64_t u = 0; u < batch.size(); ++u) {
@@ -135,15 +135,34 @@ TEST(Table, ChecksHandlesBeforeTheyAreUsed) {
   EXPECT_TRUE(table->CheckHandles(batch.handles.data(), batch.size()).ok());
   EXPECT_TRUE(table->CheckHandles(Keys{kNoRow, batch.handles[0], kNoRow}.data(), 3).ok());
   EXPECT_TRUE(table->CheckHandles(nullptr, 0).ok());
-  const int64_t row = batch.handles[0] & ~kFrozen;
-  for (const int64_t bad : {int64_t{-2}, INT64_MIN, INT64_MAX, int64_t{1} << 32, int64_t{UINT32_MAX}, row + (1 << 20),
-                            row | kFrozen << 1, kFrozen - 1, -kFrozen}) {
+  const int64_t good = batch.handles[0];
+  for (const int64_t bad : {int64_t{-2}, INT64_MIN, INT64_MAX, int64_t{1} << 32, int64_t{UINT32_MAX}, good + (1 << 20),
+                            good ^ kFrozen << 1, good ^ int64_t{1} << 35, RowOf(good), kFrozen - 1, -kFrozen}) {
     const Keys handles = {batch.handles[0], bad, -5};
     const Status status = table->CheckHandles(handles.data(), 3);
     EXPECT_EQ(status.code(), Status::Code::kInvalidArgument) << bad;
     EXPECT_NE(status.message().find("'user'"), std::string::npos) << status.message();
     EXPECT_NE(status.message().find(std::to_string(bad)), std::string::npos) << status.message();
   }
+}
+
+TEST(Table, HandlesOfBeforeAnEraseAreNoLongerGood) {
+  const auto table = Make(Config());
+  Batch batch(*table, Range(0, 50));
+  ASSERT_TRUE(batch.Insert(table.get()).ok());
+  MustInsert(table.get(), Range(100, 5000));
+  EXPECT_TRUE(table->CheckHandles(batch.handles.data(), batch.size()).ok()) << "inserts move nothing";
+  const Keys nobody = {7777};
+  EXPECT_EQ(table->Erase(nobody.data(), 1), 0);
+  EXPECT_TRUE(table->CheckHandles(batch.handles.data(), batch.size()).ok()) << "nothing was erased";
+  const Keys one = {4000};
+  EXPECT_EQ(table->Erase(one.data(), 1), 1);
+  EXPECT_EQ(table->CheckHandles(batch.handles.data(), batch.size()).code(), Status::Code::kInvalidArgument);
+  batch.Resolve(*table);
+  EXPECT_TRUE(table->CheckHandles(batch.handles.data(), batch.size()).ok());
+  table->Clear();
+  MustInsert(table.get(), Range(0, 50));
+  EXPECT_FALSE(table->CheckHandles(batch.handles.data(), batch.size()).ok());
 }
 
 // ---- Limits. ----
@@ -437,7 +456,7 @@ TEST(Table, InsertsAndErasesOfTheSameKeysFromManyThreadsLeaveAWholeTable) {
         EXPECT_TRUE(batch.Insert(table.get()).ok());
         if (t % 2 == 0) erased += table->Erase(keys.data(), 50);
         Floats row(2 * kDim);
-        table->Read(keys[99], row.data());
+        ReadInto(*table, keys[99], row.data());
       }
     });
   }
@@ -454,7 +473,7 @@ TEST(Table, InsertsAndErasesOfTheSameKeysFromManyThreadsLeaveAWholeTable) {
   }
   for (int64_t key = 0; key < 400; ++key) {
     Floats row(2 * kDim);
-    EXPECT_EQ(table->Read(key, row.data()), keys.count(key) != 0);
+    EXPECT_EQ(ReadInto(*table, key, row.data()), keys.count(key) != 0);
   }
 }
 

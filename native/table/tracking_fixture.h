@@ -61,6 +61,9 @@ class Step {
     }
   }
 
+  Step(Step&&) = default;
+  ~Step() { End(); }
+
   // Makes the hints anything: rows of others, of nobody, no rows at all.
   void SpoilHints(uint64_t seed) {
     std::mt19937_64 random(seed);
@@ -77,6 +80,12 @@ class Step {
   Status Train(const ParallelFor& parallel = SerialFor()) { return Run(true, parallel); }
   Status Evaluate(const ParallelFor& parallel = SerialFor()) { return Run(false, parallel); }
 
+  // The handles are no longer needed; the step's end does this, too.
+  void End() {
+    for (size_t t = 0; t < uses_.size(); ++t) tables_[t]->EndUse(uses_[t]);
+    uses_.clear();
+  }
+
   const Keys& ids(size_t t) const { return ids_[t]; }
   const Keys& times() const { return times_; }
   const Keys& keys(size_t t) const { return keys_[t]; }
@@ -92,8 +101,10 @@ class Step {
     Plan plan;
     MXREC_RETURN_IF_ERROR(Plan::Parse(words_.data(), words_.size(), &plan));
     std::vector<CommitItem> items;
+    End();
+    for (const auto& table : tables_) uses_.push_back(table->BeginUse());
     for (size_t t = 0; t < tables_.size(); ++t) {
-      CommitItem item{tables_[t].get(), plan.tables()[t], handles_[t].data(), insert, {}};
+      CommitItem item{tables_[t].get(), plan.tables()[t], handles_[t].data(), insert, {}, uses_[t]};
       const History* history = tables_[t]->history();
       if (insert && history != nullptr) {
         const bool needs_time = history->eviction_threshold() != Tracking::kOff;
@@ -117,6 +128,7 @@ class Step {
   Keys times_;
   std::vector<Keys> keys_;
   Keys words_;
+  Keys uses_;
   std::vector<Keys> handles_;
   std::vector<Floats> embeddings_;
 };
@@ -128,7 +140,7 @@ inline void MustTrain(const std::shared_ptr<Table>& table, Keys ids, Keys times 
 
 inline bool HasRow(const Table& table, int64_t key) {
   Floats row(table_fixture::RowFloats(table));
-  return table.Read(key, row.data());
+  return table_fixture::ReadInto(table, key, row.data());
 }
 
 inline void ExpectFacts(const Table& table, int64_t key, uint32_t count, int64_t time, uint32_t step) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "table/registry.h"
+#include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/platform/threadpool.h"
 
 namespace mxrec {
@@ -25,7 +26,8 @@ absl::Status ToTensorFlow(const Status& status) {
     case Status::Code::kDataLoss:
       return absl::DataLossError(m);
     case Status::Code::kIoError:
-      return absl::UnavailableError(m);
+      // Not Unavailable, which a MonitoredTrainingSession takes for a lost worker: it would begin anew, for ever.
+      return absl::UnknownError(m);
   }
   return absl::InternalError(m);
 }
@@ -51,6 +53,37 @@ void PoolFor::Run(int64_t n, int64_t cost, const Block& fn) const {
 
 absl::Status FindTable(const std::string& name, std::shared_ptr<Table>* table) {
   return ToTensorFlow(Registry::Global().Find(name, table));
+}
+
+namespace {
+
+// Lies in the container of what a step leaves behind, which TensorFlow empties when the step has ended in any way.
+class UseOfStep : public tensorflow::ResourceBase {
+ public:
+  UseOfStep(std::shared_ptr<Table> table, int64_t use) : table_(std::move(table)), use_(use) {}
+  ~UseOfStep() override { table_->EndUse(use_); }
+  std::string DebugString() const override { return "rows of table '" + table_->config().name + "' in use"; }
+
+ private:
+  const std::shared_ptr<Table> table_;
+  const int64_t use_;
+};
+
+}  // namespace
+
+absl::Status BeginUse(tensorflow::OpKernelContext* context, const std::shared_ptr<Table>& table, int64_t* use) {
+  *use = 0;
+  if (table->tier() == nullptr) return absl::OkStatus();
+  tensorflow::ScopedStepContainer* container = context->step_container();
+  if (container == nullptr) {
+    return absl::FailedPreconditionError("table '" + table->config().name +
+                                         "' has rows on disk and can only be looked up in a session");
+  }
+  *use = table->BeginUse();
+  // The container owns it, also if it refuses it.
+  return container->Create(context->resource_manager(),
+                           "mxrec_use/" + table->config().name + "/" + std::to_string(*use),
+                           new UseOfStep(table, *use));
 }
 
 absl::Status FindRule(const std::string& name, const Rule** rule) {

@@ -28,6 +28,10 @@ class PoolFor : public ParallelFor {
 
 absl::Status FindTable(const std::string& name, std::shared_ptr<Table>* table);
 
+// Begins a use of the table that ends with the step (TensorFlow's, that is: a run of the session); 0 if the table needs
+// none.
+absl::Status BeginUse(tensorflow::OpKernelContext* context, const std::shared_ptr<Table>& table, int64_t* use);
+
 // The update rule of that name.
 absl::Status FindRule(const std::string& name, const Rule** rule);
 

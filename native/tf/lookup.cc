@@ -132,7 +132,8 @@ class LookupOp : public OpKernel {
                                              "; pass the batch that the lookup was built with"));
       OP_REQUIRES_OK(c, c->allocate_output(count + t, {part.keys_size}, &out));
       handles[t] = out->flat<int64_t>().data();
-      CommitItem commit{tables[t].get(), part, handles[t], modes_[t] == kInsert, {}};
+      CommitItem commit{tables[t].get(), part, handles[t], modes_[t] == kInsert, {}, 0};
+      OP_REQUIRES_OK(c, BeginUse(c, tables[t], &commit.use));
       const History* history = tables[t]->history();
       if (commit.insert && history != nullptr) {
         const bool needs_time = history->eviction_threshold() != Tracking::kOff;

@@ -59,7 +59,10 @@ class UpdateOp : public OpKernel {
     }
     Grouping grouping;
     OP_REQUIRES(c, n < INT32_MAX, absl::InvalidArgumentError("too many gradients in one step"));
-    grouping.Build({{handles.data(), n}}, 0);
+    // Addresses of one row may differ in their tags.
+    std::vector<int64_t> rows_of(handles.data(), handles.data() + n);
+    for (int64_t& handle : rows_of) handle = handle == kNoRow ? kNoRow : handle & (kFrozen | kRowBits);
+    grouping.Build({{rows_of.data(), n}}, 0);
     const int64_t rows = grouping.keys_size();
     std::vector<float> sums(rows * dim);
     TablePlan groups;

@@ -1,0 +1,346 @@
+// Table's part in keeping rows on disk (tier.h).
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "base/hash.h"
+#include "table/disk_writer.h"
+#include "table/table.h"
+
+namespace mxrec {
+
+Status Table::Explained(const Status& status) const {
+  const std::string who = "table '" + config_.name + "': ";
+  switch (status.code()) {
+    case Status::Code::kOk:
+      return status;
+    case Status::Code::kResourceExhausted:
+      return Status::ResourceExhausted(who + "no space for more rows on disk: " + status.message() +
+                                       ". Free space there, or add a directory to ssd_data_path. Nothing was lost: "
+                                       "training can go on when there is space, and the table can be saved");
+    case Status::Code::kDataLoss:
+      return Status::DataLoss(who + status.message());
+    default:
+      return Status::IoError(who + status.message() +
+                             ". Nothing was changed: the step can be run again, and the table can be saved if its rows "
+                             "can be read");
+  }
+}
+
+int64_t Table::Settle(const int64_t* keys, int64_t n, int64_t use, int64_t* handles) const {
+  const int64_t tag = Tag(use);
+  int64_t missing = 0, hits = 0;
+  auto request = [&](int64_t begin) {
+    for (int64_t i = begin; i < std::min(n, begin + kAhead); ++i) {
+      if (handles[i] != kNoRow && (handles[i] & kOnDisk) == 0) {
+        tier_->frames.Prefetch(static_cast<uint32_t>(handles[i]));
+      }
+    }
+  };
+  request(0);
+  for (int64_t i = 0; i < n; ++i) {
+    if (i % kAhead == 0) request(i + kAhead);
+    if (handles[i] == kNoRow) {
+      ++missing;
+    } else if ((handles[i] & kOnDisk) != 0) {
+      handles[i] = kCold;
+    } else {
+      tier_->frames.Touch(static_cast<uint32_t>(handles[i]), use);
+      handles[i] = Handle(keys[i], handles[i], tag);
+      ++hits;
+    }
+  }
+  tier_->hits.fetch_add(hits, std::memory_order_relaxed);
+  return missing;
+}
+
+DiskStore::ReadAhead Table::ReadAhead(const int64_t* hints, int64_t n) const {
+  DiskStore::ReadAhead ahead;
+  for (int64_t i = 0; i < n; ++i) {
+    if (hints[i] != kNoRow && (hints[i] & kOnDisk) != 0) ahead.Add(*tier_->disk, static_cast<uint32_t>(hints[i]));
+  }
+  return ahead;
+}
+
+Status Table::Fetch(int shard, const int64_t* keys, int64_t n, int64_t use, bool insert, int64_t* handles) {
+  if (tier_ == nullptr) return Status();
+  const int64_t mark = history_ == nullptr ? kNoRow : kAdmitted;
+  const int64_t fresh = insert ? std::count(handles, handles + n, mark) : 0;
+  if (fresh == 0 && std::find(handles, handles + n, kCold) == handles + n) return Status();
+  std::unique_lock<std::shared_mutex> lock(shards_[shard].mutex);
+  return Promote(shard, keys, n, fresh, use, handles);
+}
+
+Status Table::FetchAny(const int64_t* keys, int64_t n, int64_t use, int64_t* handles) {
+  if (tier_ == nullptr) return Status();
+  std::vector<std::vector<int64_t>> cold(shards());  // positions
+  for (int64_t i = 0; i < n; ++i) {
+    if (handles[i] == kCold) cold[ShardOf(HashKey(keys[i]))].push_back(i);
+  }
+  for (int s = 0; s < shards(); ++s) {
+    const int64_t count = static_cast<int64_t>(cold[s].size());
+    if (count == 0) continue;
+    std::vector<int64_t> some(count), found(count, kCold);
+    for (int64_t i = 0; i < count; ++i) some[i] = keys[cold[s][i]];
+    MXREC_RETURN_IF_ERROR(Fetch(s, some.data(), count, use, false, found.data()));
+    for (int64_t i = 0; i < count; ++i) handles[cold[s][i]] = found[i];
+  }
+  return Status();
+}
+
+Status Table::Promote(int shard, const int64_t* keys, int64_t n, int64_t fresh, int64_t use, int64_t* handles) {
+  Shard& s = shards_[shard];
+  DiskStore& disk = *tier_->disk;
+  // Keys may have come back since they were marked, and one may be here several times.
+  struct Cold {
+    int64_t i;
+    uint32_t place;
+  };
+  std::vector<Cold> cold;
+  auto find = [&](int64_t i) { return static_cast<uint32_t>(s.index.Find(HashKey(keys[i]), keys[i])); };
+  for (int64_t i = 0; i < n; ++i) {
+    if (handles[i] != kCold) continue;
+    handles[i] = s.index.Find(HashKey(keys[i]), keys[i]);
+    if (handles[i] == kNoRow) continue;  // erased since: as if it had never been there
+    Settle(keys + i, 1, use, handles + i);
+    if (handles[i] == kCold) cold.push_back({i, find(i)});
+  }
+  std::sort(cold.begin(), cold.end(),
+            [](const Cold& a, const Cold& b) { return a.place != b.place ? a.place < b.place : a.i < b.i; });
+  const auto same = [](const Cold& a, const Cold& b) { return a.place == b.place; };
+  const std::vector<Cold> all = cold;
+  cold.erase(std::unique(cold.begin(), cold.end(), same), cold.end());
+
+  std::vector<char> records(cold.size() * disk.record_bytes());
+  if (!cold.empty()) {
+    const auto start = std::chrono::steady_clock::now();
+    for (size_t c = 0; c < cold.size(); ++c) {
+      char* record = records.data() + c * disk.record_bytes();
+      MXREC_RETURN_IF_ERROR(Explained(disk.Read(cold[c].place, 1, record)));
+    }
+    tier_->read_time.fetch_add((std::chrono::steady_clock::now() - start).count(), std::memory_order_relaxed);
+  }
+  MXREC_RETURN_IF_ERROR(MakeRoom(shard, static_cast<int64_t>(cold.size()) + fresh));
+
+  const int64_t tag = Tag(use);
+  for (size_t c = 0; c < cold.size(); ++c) {
+    const int64_t i = cold[c].i, key = keys[i];
+    const uint32_t place = find(i);  // MakeRoom may have moved it
+    uint32_t row;
+    MXREC_RETURN_IF_ERROR(AllocateRow(shard, key, use, &row));
+    const Status status = disk.Unpack(records.data() + c * disk.record_bytes(), key, store_.row(row));
+    if (!status.ok()) {
+      FreeRow(shard, row);
+      return Explained(status);
+    }
+    if (history_ != nullptr) history_->facts(row) = history_->facts(place);
+    s.index.Move(HashKey(key), key, row);
+    disk.Free(shard, place);
+    ++s.epoch;
+    handles[i] = Handle(key, row, tag);
+    tier_->promotions.fetch_add(1, std::memory_order_relaxed);
+  }
+  for (const Cold& twin : all) {
+    if (handles[twin.i] == kCold) handles[twin.i] = Handle(keys[twin.i], find(twin.i), tag);
+  }
+  return Status();
+}
+
+Status Table::MakeRoom(int shard, int64_t n) {
+  const int64_t excess = tier_->frames.occupied(shard) + n - tier_->quota;
+  if (excess <= 0) return Status();
+  const bool may_grow = config_.max_rows == 0;
+  int64_t wanted = excess;
+  if (may_grow) wanted = std::min(wanted, config_.tier.disk_rows - tier_->disk->rows());
+  std::vector<uint32_t> rows;
+  uint32_t row;
+  const int64_t oldest = tier_->uses.oldest();
+  while (static_cast<int64_t>(rows.size()) < wanted && tier_->frames.NextVictim(shard, oldest, &row)) {
+    rows.push_back(row);
+  }
+  Status status;
+  if (static_cast<int64_t>(rows.size()) < excess && !may_grow) {
+    const int64_t needed = (tier_->frames.occupied(shard) - static_cast<int64_t>(rows.size()) + n) * shards();
+    status = Status::ResourceExhausted(
+        "table '" + config_.name + "': the rows that steps use at one time need room for about " +
+        std::to_string(needed) + " rows in memory, but device_vocabulary_size + host_vocabulary_size is " +
+        std::to_string(config_.tier.memory_rows) +
+        ". Raise host_vocabulary_size in create_table, or use smaller batches. Nothing was lost");
+  } else if (!rows.empty()) {
+    status = Demote(shard, rows);
+  }
+  if (status.ok()) return status;
+  for (const uint32_t spared : rows) tier_->frames.Spare(shard, spared);
+  // Where memory may grow, a disk that is full is no reason to stop.
+  return may_grow && status.code() == Status::Code::kResourceExhausted ? Status() : status;
+}
+
+Status Table::Demote(int shard, const std::vector<uint32_t>& rows) {
+  const DiskStore& disk = *tier_->disk;
+  const int64_t n = static_cast<int64_t>(rows.size());
+  std::vector<char> records(n * disk.record_bytes());
+  std::vector<int64_t> keys(n);
+  for (int64_t i = 0; i < n; ++i) {
+    if (i + 4 < n) __builtin_prefetch(store_.row(rows[i + 4]));
+    keys[i] = tier_->frames.KeyOf(rows[i]);
+    disk.Pack(keys[i], store_.row(rows[i]), records.data() + i * disk.record_bytes());
+  }
+  MXREC_RETURN_IF_ERROR(MoveToDisk(shard, keys, rows, records.data()));
+  tier_->demotions.fetch_add(n, std::memory_order_relaxed);
+  // Twice as much is cleaned as is written, if there is that much to clean. Nothing depends on its success now.
+  for (int64_t cleaned = 0; cleaned <= 2 * n && Clean(shard); cleaned += disk.segment_rows()) {
+  }
+  return Status();
+}
+
+bool Table::Clean(int shard) {
+  const DiskStore& disk = *tier_->disk;
+  const KeyIndex& index = shards_[shard].index;
+  const int64_t bytes = disk.record_bytes();
+  uint32_t first;
+  if (!disk.Wasteful(shard, &first)) return false;
+  std::vector<char> records(disk.segment_rows() * bytes);
+  if (!disk.Read(first, disk.segment_rows(), records.data()).ok()) return false;
+  std::vector<int64_t> keys;
+  std::vector<uint32_t> places;
+  for (uint32_t i = 0; i < disk.segment_rows(); ++i) {
+    const char* record = records.data() + i * bytes;
+    const int64_t key = DiskStore::KeyOf(record);
+    if (index.Find(HashKey(key), key) != int64_t{first + i}) continue;
+    std::memmove(records.data() + keys.size() * bytes, record, bytes);
+    keys.push_back(key);
+    places.push_back(first + i);
+  }
+  if (keys.empty() || !MoveToDisk(shard, keys, places, records.data()).ok()) return false;
+  tier_->moved.fetch_add(static_cast<int64_t>(keys.size()), std::memory_order_relaxed);
+  return true;
+}
+
+Status Table::MoveToDisk(int shard, const std::vector<int64_t>& keys, const std::vector<uint32_t>& from,
+                         const char* records) {
+  Shard& s = shards_[shard];
+  const int64_t n = static_cast<int64_t>(keys.size());
+  std::vector<uint32_t> places(n);
+  MXREC_RETURN_IF_ERROR(Explained(tier_->disk->Append(shard, records, n, places.data())));
+  Status status;
+  for (int64_t i = 0; history_ != nullptr && status.ok() && i < n; ++i) status = history_->facts().Reserve(places[i]);
+  if (!status.ok()) {
+    for (const uint32_t place : places) tier_->disk->Free(shard, place);
+    return status;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    if (history_ != nullptr) history_->facts(places[i]) = history_->facts(from[i]);
+    s.index.Move(HashKey(keys[i]), keys[i], places[i]);
+    FreeRow(shard, from[i]);
+  }
+  ++s.epoch;
+  return Status();
+}
+
+Status Table::ReadSegment(uint64_t word, const std::vector<uint64_t>& order, std::vector<char>* records,
+                          uint32_t* end) const {
+  const DiskStore& disk = *tier_->disk;
+  const uint32_t first = static_cast<uint32_t>(word >> 32);
+  // In 64 bits: the last segment may end at 2^32.
+  const uint64_t after = uint64_t{first} + static_cast<uint64_t>(disk.RestOfSegment(first));
+  const auto behind = std::lower_bound(order.begin(), order.end(), after << 32);
+  *end = static_cast<uint32_t>(*(behind - 1) >> 32) + 1;
+  records->resize((*end - first) * disk.record_bytes());
+  return Explained(disk.Read(first, *end - first, records->data()));
+}
+
+Status Table::Relayout(const RowLayout& layout) {
+  const RowLayout old = this->layout();
+  std::unique_ptr<DiskStore> disk = tier_->MakeDisk(layout.stride() * static_cast<int64_t>(sizeof(float)), shards());
+  if (!disk->usable()) {
+    return Status::ResourceExhausted("table '" + config_.name + "': no address space left for its rows on disk");
+  }
+  struct Moved {
+    int64_t key;
+    uint32_t from, to;
+  };
+  std::vector<std::vector<Moved>> moved(shards());
+  std::vector<float> wide(layout.stride());
+  std::vector<char> record(disk->record_bytes());
+  Status failure;
+  const Status read = ForEachRow(
+      [&](int64_t key, int64_t handle, const float* row) {
+        const uint32_t from = static_cast<uint32_t>(handle);
+        if (!IsOnDisk(from) || !failure.ok()) return;
+        MemoryStore::ConvertRow(old, row, layout, wide.data());
+        disk->Pack(key, wide.data(), record.data());
+        const int shard = ShardOf(HashKey(key));
+        uint32_t to;
+        failure = Explained(disk->Append(shard, record.data(), 1, &to));
+        if (failure.ok() && history_ != nullptr) failure = history_->facts().Reserve(to);
+        moved[shard].push_back({key, from, to});
+      },
+      [](const Candidate&) {});
+  MXREC_RETURN_IF_ERROR(read);
+  MXREC_RETURN_IF_ERROR(failure);
+  MXREC_RETURN_IF_ERROR(store_.Relayout(layout));
+  // Preparation may be looking for hints.
+  std::vector<std::unique_lock<std::shared_mutex>> locks;
+  for (int s = 0; s < shards(); ++s) locks.emplace_back(shards_[s].mutex);
+  for (int s = 0; s < shards(); ++s) {
+    ++shards_[s].epoch;
+    // Old and new places overlap: what is known of all rows is taken before any of it is put down.
+    std::vector<RowFacts> facts;
+    for (const Moved& row : moved[s]) {
+      if (history_ != nullptr) facts.push_back(history_->facts(row.from));
+    }
+    for (size_t i = 0; i < moved[s].size(); ++i) {
+      if (history_ != nullptr) history_->facts(moved[s][i].to) = facts[i];
+      shards_[s].index.Move(HashKey(moved[s][i].key), moved[s][i].key, moved[s][i].to);
+    }
+  }
+  tier_->disk = std::move(disk);
+  return Status();
+}
+
+bool Table::DiskWriter::wanted() const {
+  const Tier* tier = table_->tier_.get();
+  if (tier == nullptr || tier->frames.occupied(shard_) < tier->quota) return false;
+  return table_->config_.max_rows > 0 || tier->disk->rows() < tier->config.disk_rows;
+}
+
+float* Table::DiskWriter::Next(int64_t key) {
+  keys_.push_back(key);
+  const int64_t stride = table_->layout().stride();
+  rows_.resize(keys_.size() * stride);
+  return rows_.data() + (keys_.size() - 1) * stride;
+}
+
+Status Table::DiskWriter::Flush(int64_t* lost) {
+  *lost = 0;
+  const int64_t n = static_cast<int64_t>(keys_.size());
+  if (n == 0) return Status();
+  DiskStore& disk = *table_->tier_->disk;
+  KeyIndex& index = table_->shards_[shard_].index;
+  History* history = table_->history_.get();
+  const int64_t stride = table_->layout().stride();
+  records_.resize(n * disk.record_bytes());
+  for (int64_t i = 0; i < n; ++i) {
+    disk.Pack(keys_[i], rows_.data() + i * stride, records_.data() + i * disk.record_bytes());
+  }
+  std::vector<uint32_t> places(n);
+  Status status = table_->Explained(disk.Append(shard_, records_.data(), n, places.data()));
+  const bool written = status.ok();
+  for (int64_t i = 0; history != nullptr && status.ok() && i < n; ++i) status = history->facts().Reserve(places[i]);
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t hash = HashKey(keys_[i]);
+    if (!status.ok()) {
+      if (written) disk.Free(shard_, places[i]);
+      index.Erase(hash, keys_[i]);
+      continue;
+    }
+    if (history != nullptr) history->facts(places[i]) = history->Admit(shard_, hash);
+    index.Move(hash, keys_[i], places[i]);
+  }
+  *lost = status.ok() ? 0 : n;
+  keys_.clear();
+  rows_.clear();
+  return status;
+}
+
+}  // namespace mxrec
