@@ -66,8 +66,11 @@ class Outcome:
 class Run:
     """The model of model.py with a dense weight, in a graph and session of its own; use it as a context manager."""
 
-    def __init__(self, data, create=OPTIMIZERS["lazy_adam"], pipeline=model.map_only, evaluation=None, **settings):
+    def __init__(
+        self, data, create=OPTIMIZERS["lazy_adam"], pipeline=model.map_only, evaluation=None, tables=None, **settings
+    ):
         self._data, self._create, self._pipeline, self._evaluation = data, create, pipeline, evaluation
+        self._tables = tables or {}  # options of create_table
         self._process = model.process(**settings)
 
     def __enter__(self):
@@ -75,7 +78,7 @@ class Run:
         try:
             initializer = v1.truncated_normal_initializer(stddev=0.3, seed=3)
             self.weight = v1.get_variable("weight", initializer=np.linspace(0.5, 1.5, model.DIM, dtype=np.float32))
-            self.model = model.build(self._data, self._pipeline, initializer, weight=self.weight)
+            self.model = model.build(self._data, self._pipeline, initializer, weight=self.weight, **self._tables)
             dense, sparse = get_dense_and_sparse_variable()
             gradients = tf.gradients(self.model.loss, dense + sparse)
             self.step = tf.group(
@@ -84,7 +87,9 @@ class Run:
             )
             self.eval = None
             if self._evaluation is not None:
-                self.eval = model.build(self._evaluation, initializer=initializer, is_train=False, weight=self.weight)
+                self.eval = model.build(
+                    self._evaluation, initializer=initializer, is_train=False, weight=self.weight, **self._tables
+                )
             self.saver = v1.train.Saver()
             self.session = v1.Session()
             self.session.run([v1.global_variables_initializer(), self.model.iterator.initializer])

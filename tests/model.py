@@ -120,17 +120,19 @@ class Model:
         return {name: dump(table) for name, table in self.tables.items()}
 
 
-def build(data, pipeline=map_only, initializer=None, is_train=True, weight=None, dim=DIM, batch=BATCH, rows=1000):
+def build(
+    data, pipeline=map_only, initializer=None, is_train=True, weight=None, dim=DIM, batch=BATCH, rows=1000, **options
+):
     """A Model over the arrays of `batches`. `pipeline(dataset, insert)` applies the insert function.
 
-    With `weight`, a dense variable [dim], e is multiplied by it.
+    With `weight`, a dense variable [dim], e is multiplied by it. `options` are for create_table.
     """
     specs = {name: FeatureSpec(name, table_name=TABLE_OF[name]) for name in TABLE_OF}
     insert = get_asc_insert_func(list(specs.values()), is_training=is_train)
     dataset = pipeline(tf.data.Dataset.from_tensor_slices(data).batch(batch), insert)
     iterator = v1.data.make_initializable_iterator(dataset)
     values = iterator.get_next()
-    tables = {name: table(name, initializer, dim, rows) for name in TABLES}
+    tables = {name: table(name, initializer, dim, rows, **options) for name in TABLES}
     embeddings = {
         name: sparse_lookup(tables[TABLE_OF[name]], spec, is_train=is_train, batch=values)
         for name, spec in specs.items()
