@@ -126,6 +126,7 @@ def test_init_refuses_environment_variables_out_of_range(monkeypatch, variable, 
     "call",
     [
         lambda: table(),
+        lambda: get_asc_insert_func(FeatureSpec("ids")),
         lambda: sparse_lookup(None, None),
         lambda: start_asc_pipeline(),
         lambda: get_dense_and_sparse_variable(),

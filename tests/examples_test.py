@@ -1,6 +1,7 @@
-"""Every script in examples/ runs, in a directory of its own."""
+"""Every script in examples/ runs, in a directory of its own, and so do those in the documentation."""
 
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -18,6 +19,22 @@ def run(script, directory):
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
 def test_runs(script, tmp_path):
     run(script, tmp_path)
+
+
+def test_by_address_example_goes_on_from_its_last_step(tmp_path):
+    script = next(path for path in EXAMPLES if path.stem == "session_by_address")
+    first, second = run(script, tmp_path), run(script, tmp_path)
+    rows = re.search(r"step 60: loss [0-9.]+, (user_table .*, item_table .* rows)", first).group(1)
+    assert f"restored step 60: {rows}" in second
+    losses = [float(re.search(r"loss ([0-9.]+)", output).group(1)) for output in (first, second)]
+    assert max(losses) < 0.5, "it learns: 0.69 is a guess"
+
+
+def test_the_script_in_the_page_on_addresses_runs(tmp_path):
+    page = (EXAMPLES[0].parent.parent / "docs" / "shapes_and_addresses.md").read_text()
+    (script,) = re.findall(r"```python\n(import .*?)```", page, re.DOTALL)
+    (tmp_path / "script.py").write_text(script)
+    assert "row of id 7: [0.9 0.9 0.9 0.9]" in run(tmp_path / "script.py", tmp_path)
 
 
 def test_session_example_saves_and_restarts_from_its_step_0(tmp_path):

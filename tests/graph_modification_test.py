@@ -736,27 +736,6 @@ def test_carries_timestamps_and_collections_along(started):
     assert table.native.history([0, 1, 2])[1].tolist() == [100, 100, 0]
 
 
-def test_by_address_training_survives_the_move(started):
-    from mx_rec.constants.constants import ASCEND_SPARSE_LOOKUP_ID_OFFSET, ASCEND_SPARSE_LOOKUP_LOCAL_EMB
-    from mx_rec.optimizers import gradient_descent_by_addr
-
-    iterator, batch = numbers()
-    table = model.table("t")
-    loss = tf.reduce_sum(sparse_lookup(table, batch["x"] % 3, modify_graph=True))
-    loss += 2 * tf.reduce_sum(sparse_lookup(table, batch["x"] + 100, modify_graph=True))
-    rows = v1.get_collection(ASCEND_SPARSE_LOOKUP_LOCAL_EMB)
-    addresses = v1.get_collection(ASCEND_SPARSE_LOOKUP_ID_OFFSET)
-    optimizer = gradient_descent_by_addr.create_hash_optimizer_by_addr(1.0)
-    step = optimizer.apply_gradients(zip(tf.gradients(loss, rows), addresses))
-    modify_graph_and_start_emb_cache()
-    with v1.Session() as session:
-        session.run([v1.global_variables_initializer(), iterator.initializer])
-        session.run([step, *rows, *addresses])
-        keys, values = model.dump(table)
-        assert keys.tolist() == [0, 1, 100, 101]
-        np.testing.assert_allclose(values[:, 0, 0], 0.25 - np.array([1, 1, 2, 2]), atol=1e-3)  # weights decay a bit
-
-
 # ---- Estimators.
 
 

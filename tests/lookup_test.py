@@ -10,6 +10,8 @@ import tensorflow as tf
 from mx_rec.core.asc.helper import FeatureSpec, get_asc_insert_func
 from mx_rec.core.asc.manager import start_asc_pipeline
 from mx_rec.core.embedding import create_table, sparse_lookup
+from mx_rec.core.feature_process import evict
+from mx_rec.graph import modify_graph_and_start_emb_cache
 from mx_rec.optimizers import gradient_descent, lazy_adam
 
 v1 = tf.compat.v1
@@ -145,6 +147,38 @@ def test_an_empty_batch_in_training_changes_no_row(started):
         for shape in ((0, 3), (3, 0), (0, 0)):
             assert session.run([embeddings, step], {ids: np.zeros(shape, np.int64)})[0].shape == (*shape, DIM)
     model.assert_same_rows({"t": model.dump(table)}, {"t": before})
+
+
+@pytest.mark.parametrize("mode", ["spec", "in_step", "modified"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_batches_may_change_their_size_from_step_to_step(rank, mode, started):
+    random = np.random.RandomState(rank)
+    shapes = [(n, *random.randint(0, 4, rank - 1)) for n in (5, 0, 1, 40, 3, 0, 0, 12)]
+    batches = [random.randint(-6, 6, shape) for shape in shapes]
+    table = filled("t", range(-6, 6))
+    spec = FeatureSpec("t")
+    dataset = tf.data.Dataset.from_generator(lambda: batches, tf.int64, [None] * rank).map(lambda ids: {"t": ids})
+    if mode == "spec":
+        dataset = dataset.map(get_asc_insert_func(spec))
+    batch = get_next(dataset, is_one_shot=False)
+    ids = spec if mode == "spec" else batch["t"]
+    embeddings = sparse_lookup(table, ids, batch=batch, modify_graph=mode == "modified")
+    assert embeddings.shape.as_list() == [None] * rank + [DIM]
+    step = training_step(OPTIMIZERS["gradient_descent"], tf.reduce_sum(embeddings), [table])
+    (modify_graph_and_start_emb_cache if mode == "modified" else start_asc_pipeline)()
+    rows = {key: value_of(key) for key in range(-6, 6)}
+    with v1.Session() as session:
+        session.run([v1.global_variables_initializer(), v1.get_collection(v1.GraphKeys.LOCAL_INIT_OP)])
+        for keys in batches:
+            seen = session.run([embeddings, step])[0]
+            expected = np.reshape([rows[key] for key in keys.flat], (*keys.shape, DIM))
+            np.testing.assert_array_equal(seen, expected)
+            for key in keys.flat:
+                rows[key] = rows[key] - 1
+        with pytest.raises(tf.errors.OutOfRangeError):
+            session.run(step)
+    keys, values = model.dump(table)
+    np.testing.assert_array_equal(values[:, 0], [rows[key] for key in keys])
 
 
 @pytest.mark.parametrize("drop_remainder", [True, False])
@@ -683,6 +717,37 @@ def test_rows_end_with_the_process_state():
             assert table.size() == 0
             run(sparse_lookup(table, tf.constant([1, 2], tf.int64)))
             assert table.size() == 2
+
+
+def test_a_limited_table_has_the_capacity_of_its_vocabulary_from_the_start(started):
+    table = model.table("t", rows=100)
+    tiers = model.table("tiers", rows=100, host_vocabulary_size=20, ssd_vocabulary_size=3)
+    assert (table.size(), table.capacity()) == (0, 100)
+    assert (tiers.size(), tiers.capacity()) == (0, 123)
+    run([sparse_lookup(t, tf.constant([1, 2, 3, 2], tf.int64)) for t in (table, tiers)])
+    run(sparse_lookup(table, tf.constant([7, 8], tf.int64), is_train=False))
+    assert (table.size(), table.capacity()) == (3, 100)
+    assert (tiers.size(), tiers.capacity()) == (3, 123)
+
+
+def test_an_expanding_table_has_the_capacity_that_it_has_grown_to():
+    with model.process(use_dynamic_expansion=True):
+        table = model.table("t", rows=100)
+        assert (table.size(), table.capacity()) == (0, 0)
+        ids = v1.placeholder(tf.int64, [None])
+        embeddings = sparse_lookup(table, ids)
+        capacity = 0
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            for rows in (1, 90, 250, 5000):
+                session.run(embeddings, {ids: np.arange(rows)})
+                assert table.size() == rows <= table.capacity()
+                assert table.capacity() >= capacity
+                capacity = table.capacity()
+            session.run(embeddings, {ids: np.arange(5000)})  # nothing new
+        assert (table.size(), table.capacity()) == (5000, capacity)
+        assert evict("norm", below=100.0) == {"t": 5000}
+        assert (table.size(), table.capacity()) == (0, capacity), "memory stays with the table"
 
 
 def test_a_full_table_says_so_and_keeps_its_rows(started):

@@ -587,29 +587,10 @@ def test_refuses_a_dense_gradient_for_a_table(case, lookup):
         case.create(0.1).apply_gradients([(gradient, table.variable)])
 
 
-def test_refuses_addresses_that_no_lookup_gave(lookup):
-    _, gradient, addresses = lookup
-    for foreign in (tf.constant([0, 1], tf.int64), tf.identity(addresses)):
-        with pytest.raises(KeyError, match="ASCEND_SPARSE_LOOKUP_ID_OFFSET"):
-            PLAIN.create(0.1).apply_gradients([(gradient, foreign)])
-
-
-def test_refuses_slices_for_addresses(lookup):
-    _, gradient, addresses = lookup
-    with pytest.raises(RuntimeError, match="IndexedSlices"):
-        PLAIN.create(0.1).apply_gradients([(tf.IndexedSlices(gradient, addresses), addresses)])
-
-
 def test_refuses_dense_variables(lookup):
     weight = v1.get_variable("weight", [3])
     with pytest.raises(ValueError, match="TensorFlow optimizer"):
         PLAIN.create(0.1).apply_gradients([(tf.ones([3]), weight)])
-
-
-def test_refuses_lists_of_different_lengths(lookup):
-    _, gradient, addresses = lookup
-    with pytest.raises(ValueError, match="1 gradients but 2"):
-        PLAIN.create(0.1).apply_gradients([[gradient], [addresses, addresses]])
 
 
 def test_refuses_a_second_optimizer_with_other_slots_on_one_table(lookup):

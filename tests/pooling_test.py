@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from mx_rec.constants.constants import ASCEND_SPARSE_LOOKUP_ID_OFFSET, ASCEND_SPARSE_LOOKUP_LOCAL_EMB
 from mx_rec.core.asc.helper import FeatureSpec, get_asc_insert_func
 from mx_rec.core.embedding import sparse_lookup
 from mx_rec.optimizers import gradient_descent, lazy_adam
@@ -212,23 +211,3 @@ def test_features_concatenated_along_other_axes_train_right(started):
         moved = before[number] - rows_of(table, np.arange(9))
         expected = np.repeat(np.arange(9 * number, 9 * number + 9.0)[:, None], DIM, axis=1)[:, None]
         np.testing.assert_allclose(moved, expected, rtol=1e-4, atol=1e-5)
-
-
-# ---- The rows of a lookup, which by-address scripts read.
-
-
-def test_rows_are_copied_only_for_scripts_that_look_at_them(started):
-    table = filled("user", np.arange(9))
-    spec = FeatureSpec("user", table_name="user")
-    sparse_lookup(table, spec, batch=batch_of(np.array([3, 4, 3]), [spec]))
-    commit = next(op for op in v1.get_default_graph().get_operations() if op.type == "MxrecLookup")
-    tf.data.Dataset.range(3).map(lambda x: x + 1)  # TensorFlow copies all collections into the function's graph
-    v1.train.export_meta_graph()
-    assert list(commit.get_attr("with_rows")) == [0]
-    rows = v1.get_collection(ASCEND_SPARSE_LOOKUP_LOCAL_EMB)
-    assert list(commit.get_attr("with_rows")) == [1]
-    (handles,) = v1.get_collection(ASCEND_SPARSE_LOOKUP_ID_OFFSET)
-    values, handles = run(rows[0], handles)
-    assert values.shape == (2, DIM)
-    found = {tuple(row) for row in values}
-    assert found == {tuple(row) for row in rows_of(table, [3, 4])[:, 0]}

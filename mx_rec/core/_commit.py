@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import sys
 
+from mx_rec import _config
 from mx_rec._native import library
 from mx_rec.constants import constants
 from mx_rec.core import _graph
@@ -22,7 +23,7 @@ HIDDEN, EACH, POOLED = 0, 1, 2
 @dataclasses.dataclass(frozen=True)
 class Layout:
     """What a plan holds: its tables, for each of its features the number of its table, and whether it is grouped, so
-    that a step can train on it."""
+    that a step can train on it and knows how many different ids it holds."""
 
     tables: tuple[str, ...]
     table_of_feature: tuple[int, ...]
@@ -60,6 +61,11 @@ class Commit:
         set_entry(self.op, "with_rows", self.number, 1)
 
     @property
+    def capacity(self) -> int:
+        """How many different ids a batch may bring to the table; 0: any number."""
+        return self.op.get_attr("capacities")[self.number]
+
+    @property
     def _tables(self):
         return len(self.op.get_attr("dims"))
 
@@ -84,6 +90,11 @@ def prepare(ids, layout, times=(), name="prepare"):
         grouped=layout.is_grouped,
         name=name,
     )
+
+
+def needs_groups(is_train) -> bool:
+    """Whether batches must be grouped: to be trained on, and with static shape to count their different ids."""
+    return not _config.current().use_dynamic or is_train
 
 
 def of_plan(plan) -> Commit:
@@ -119,6 +130,23 @@ def commit(plan, layout, table, feature, is_pooled, is_train) -> Commit:
     return found
 
 
+def limit(plan, found, feature, send_count) -> None:
+    """Lets a feature of `plan`, looked up through the commit `found`, bring `send_count` different ids; 0: any number.
+
+    The ids of a batch are counted per table, so all commits of the table check the sum over all features of the batch
+    that are looked up, whichever commit serves them. A feature that is looked up again counts once.
+    """
+    if send_count == 0:
+        return
+    limits = _graph.state().limits.setdefault(_graph.key(plan), _graph.Limits())
+    limits.send_counts[feature] = max(send_count, limits.send_counts.get(feature, 0))
+    if found not in limits.commits:
+        limits.commits.append(found)
+    for commit in limits.commits:
+        capacity = sum(count for number, count in limits.send_counts.items() if number in commit.features)
+        set_entry(commit.op, "capacities", commit.number, capacity)
+
+
 def build(plan, layout, names, is_shared=True):
     """Commits of the tables of that name, by name."""
     import tensorflow as tf
@@ -141,6 +169,7 @@ def build(plan, layout, names, is_shared=True):
             features=[layout.table_of_feature.count(layout.tables.index(name)) for name in names],
             modes=[_SKIP] * len(names),
             with_rows=[0] * len(names),
+            capacities=[0] * len(names),
             table_of_feature=[t for _, t in features],
             feature_in_plan=[number for number, _ in features],
             views=[HIDDEN] * len(features),

@@ -23,6 +23,14 @@ class TensorLookup:
 
 
 @dataclasses.dataclass
+class Limits:
+    """What static shape allows the batches of a plan."""
+
+    send_counts: dict[int, int] = dataclasses.field(default_factory=dict)  # by feature
+    commits: list[object] = dataclasses.field(default_factory=list)  # that check them
+
+
+@dataclasses.dataclass
 class GraphState:
     """Tensors are kept by `key`."""
 
@@ -33,6 +41,8 @@ class GraphState:
     embeddings: dict[tuple, object] = dataclasses.field(default_factory=dict)
     # plan prepared for evaluation -> the same for training
     grouped: dict[tuple, object] = dataclasses.field(default_factory=dict)
+    # plan -> how many different ids it may hold
+    limits: dict[tuple, Limits] = dataclasses.field(default_factory=dict)
     # handles tensor -> table
     handles: dict[tuple, object] = dataclasses.field(default_factory=dict)
     # optimizer -> its variables in this graph

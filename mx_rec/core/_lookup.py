@@ -8,8 +8,9 @@ from mx_rec.core.asc import _insertion
 from mx_rec.util.log import logger
 
 
-def from_spec(table, spec, batch, is_train, combiner=None):
-    """(embeddings, has_row builder) of `spec`'s ids in `batch`."""
+def from_spec(table, spec, batch, is_train, combiner=None, send_count=0):
+    """(embeddings, has_row builder) of `spec`'s ids in `batch`. `send_count`: how many different ones there may be; 0:
+    any number."""
     insertion, place, plan = _locate(table, spec, batch)
     ids_shape = _ids_shape(spec, batch, insertion, place)
     layout = insertion.layout
@@ -20,17 +21,17 @@ def from_spec(table, spec, batch, is_train, combiner=None):
         )
     if is_train and not layout.is_grouped:
         plan, layout = _grouped(plan, layout, spec)
-    return _view(plan, layout, table, place.feature, ids_shape, is_train, combiner)
+    return _view(plan, layout, table, place.feature, ids_shape, is_train, combiner, send_count)
 
 
-def from_tensor(table, ids, is_train, combiner=None, modify_graph=False, batch=None):
+def from_tensor(table, ids, is_train, combiner=None, modify_graph=False, batch=None, send_count=0):
     """The same for a tensor of ids, prepared in the step."""
     import tensorflow as tf
 
-    layout = _commit.Layout((table.table_name,), (0,), is_grouped=is_train)
+    layout = _commit.Layout((table.table_name,), (0,), _commit.needs_groups(is_train))
     ids_shape, ids = ids.shape, tf.cast(ids, tf.int64)
     plan = _commit.prepare([ids], layout, [_timestamp.known_or_empty()] if is_train else [])
-    found = _view(plan, layout, table, 0, ids_shape, is_train, combiner)
+    found = _view(plan, layout, table, 0, ids_shape, is_train, combiner, send_count)
     name = tf.compat.v1.get_default_graph().get_name_scope()
     _graph.state().tensor_lookups.append(_graph.TensorLookup(name, table, ids, plan, is_train, batch, modify_graph))
     if modify_graph:
@@ -68,28 +69,29 @@ def combine(embeddings, combiner):
     return pooled
 
 
-def _view(plan, layout, table, feature, ids_shape, is_train, combiner):
+def _view(plan, layout, table, feature, ids_shape, is_train, combiner, send_count):
     if combiner is None:
-        return _embeddings(plan, layout, table, feature, ids_shape, is_train, False)
+        return _embeddings(plan, layout, table, feature, ids_shape, is_train, False, send_count)
     if ids_shape.rank == 0:
         raise ValueError(
             f"table '{table.table_name}': `combiner` pools the last axis of the ids, but these ids are a scalar"
         )
     size = None if ids_shape.rank is None else ids_shape[-1]
     if combiner != "sum" and not size:
-        embeddings, has_row = _embeddings(plan, layout, table, feature, ids_shape, is_train, False)
+        embeddings, has_row = _embeddings(plan, layout, table, feature, ids_shape, is_train, False, send_count)
         return combine(embeddings, combiner), has_row
-    embeddings, has_row = _embeddings(plan, layout, table, feature, ids_shape, is_train, True)
+    embeddings, has_row = _embeddings(plan, layout, table, feature, ids_shape, is_train, True, send_count)
     if combiner != "sum":
         embeddings /= size if combiner == "mean" else size**0.5
     return embeddings, has_row
 
 
-def _embeddings(plan, layout, table, feature, ids_shape, is_train, is_pooled):
+def _embeddings(plan, layout, table, feature, ids_shape, is_train, is_pooled, send_count):
     state = _graph.state()
     key = (_graph.key(plan), is_train, feature, is_pooled)
     number = layout.table_of_feature[feature]
     commit = _commit.commit(plan, layout, table, feature, is_pooled, is_train)
+    _commit.limit(plan, commit, feature, send_count)
     embeddings = state.embeddings.get(key)
     if embeddings is None:
         embeddings = library.ops().mxrec_embeddings(

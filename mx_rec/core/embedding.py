@@ -145,7 +145,9 @@ def sparse_lookup(
         hashtable: a table of `create_table`.
         ids: a FeatureSpec whose batch went through `get_asc_insert_func`; a list of them (a list of one gives a tensor,
             a longer one a list of tensors in that order); or an int32 or int64 Tensor, looked up in the step.
-        send_count: needed with `init(use_dynamic=False)`; an int from 1.
+        send_count: needed with `init(use_dynamic=False)`, and of no effect without; an int from 1. The different ids
+            that a batch brings to a table may be as many as the send_counts of its lookups add up to; more are an
+            InvalidArgumentError of the step (docs/shapes_and_addresses.md).
         is_train: True inserts unknown ids; False reads zeros for them and changes nothing.
         name: 1 to 255 characters; names the ops.
         modify_graph: asks for automatic graph modification; only for Tensor ids.
@@ -179,6 +181,7 @@ def sparse_lookup(
         )
     if send_count is not None:
         hashtable.send_count = _check.integer("send_count", send_count, 1, _check.MAX_INT32)
+    limit = 0 if config.use_dynamic else send_count
     asked = _access_config(access_and_evict_config)
     if serving_default_value is not None and not tf.is_tensor(serving_default_value):
         raise ValueError(f"`serving_default_value` must be a tf.Tensor, got {type(serving_default_value).__name__}")
@@ -198,12 +201,12 @@ def sparse_lookup(
             _check_spec(hashtable, ids, modify_graph)
             _declare_spec(hashtable, ids, asked)
             hashtable.count_lookup(("spec", ids.name), is_train)
-            embeddings, has_row = _lookup.from_spec(hashtable, ids, batch, is_train, pooled)
+            embeddings, has_row = _lookup.from_spec(hashtable, ids, batch, is_train, pooled, limit)
         else:
             _check_ids(hashtable, ids)
             _tracking.declare(hashtable, f"the lookup of '{ids.name}'", **asked)
             hashtable.count_lookup(("tensor", ids.name), is_train)
-            embeddings, has_row = _lookup.from_tensor(hashtable, ids, is_train, pooled, modify_graph, batch)
+            embeddings, has_row = _lookup.from_tensor(hashtable, ids, is_train, pooled, modify_graph, batch, limit)
         if serving_default_value is not None:
             default = tf.cast(serving_default_value, tf.float32)
             embeddings = tf.where(tf.expand_dims(has_row(), -1), embeddings, default)

@@ -43,7 +43,8 @@ def groups_of(lookups) -> list[Group]:
 def _group(lookups):
     tables = list(dict.fromkeys(lookup.table.table_name for lookup in lookups))
     table_of_feature = tuple(tables.index(lookup.table.table_name) for lookup in lookups)
-    return Group(lookups, _commit.Layout(tuple(tables), table_of_feature, lookups[0].is_train))
+    is_grouped = _commit.needs_groups(lookups[0].is_train)
+    return Group(lookups, _commit.Layout(tuple(tables), table_of_feature, is_grouped))
 
 
 def merge_in_step(graph) -> None:
@@ -91,6 +92,7 @@ def _redirect(lookup, feature, plan, layout, commit):
         handles = library.ops().mxrec_touched(handles=handles, plan=plan, table=table, features=[feature])
     if old.gives_rows:
         commit.give_rows()
+    _commit.limit(plan, commit, feature, old.capacity)
     replace(old.op.outputs[-1], commit.embeddings(feature, old.is_pooled, lookup.is_train))
     replace(old.rows, commit.rows)
     replace(old.handles, handles)

@@ -17,7 +17,8 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer):
     """Updates table rows. Takes pairs of (tf.IndexedSlices, anchor variable), as `tf.gradients` and
     `compute_gradients` give them for the variables of `get_dense_and_sparse_variable`, and pairs of (gradient Tensor,
     row addresses) of the collections ASCEND_SPARSE_LOOKUP_LOCAL_EMB and ASCEND_SPARSE_LOOKUP_ID_OFFSET, whatever the
-    expansion mode.
+    expansion mode. In the place of addresses their rows will do, so that the result of `compute_gradients` for these
+    can be passed on.
     """
 
     rule = None  # name of the core's rule (native/update)
@@ -95,36 +96,71 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer):
                     f"{type(gradient).__name__}; do not densify it"
                 )
             return table, gradient.indices, gradient.values
-        if isinstance(variable, tf.Variable) or not tf.is_tensor(variable):
+        if not isinstance(variable, tf.Tensor):
             raise ValueError(
                 f"{self.get_name()} updates tables only, got {variable!r}; dense variables need a TensorFlow optimizer"
             )
-        table = _graph.state(variable.graph).handles.get(_graph.key(variable))
+        addresses = _addresses_of(variable)
+        table = _graph.state(addresses.graph).handles.get(_graph.key(addresses))
         if table is None:
             raise KeyError(
-                f"{variable.name} does not hold row addresses; take them from the collection "
+                f"{variable.name} ({variable.dtype.name}) does not hold row addresses; take them from the collection "
                 "ASCEND_SPARSE_LOOKUP_ID_OFFSET"
             )
-        if isinstance(gradient, tf.IndexedSlices):
-            raise RuntimeError(
-                f"{self.get_name()}: the gradient of the rows at {variable.name} must be a Tensor, got IndexedSlices"
+        self._check_gradient(gradient, addresses, table.embedding_size)
+        return table, reached(addresses, gradient), gradient
+
+    def _check_gradient(self, gradient, addresses, dim):
+        what = f"{self.get_name()}: the gradient of the rows at {addresses.name} must be a Tensor"
+        if not isinstance(gradient, tf.Tensor):
+            raise RuntimeError(f"{what}, got {type(gradient).__name__}")
+        if gradient.dtype != tf.float32 or not gradient.shape.is_compatible_with([None, dim]):
+            raise ValueError(
+                f"{what} of one row of {dim} float32 for each address, got {gradient.dtype.name} of shape "
+                f"{gradient.shape}"
             )
-        return table, reached(variable, gradient), gradient
 
 
 def _pairs(grads_and_vars):
-    """Pairs out of [(gradient, variable), ...], or out of [gradients, variables] as some scripts write it."""
+    """Pairs out of [(gradient, variable), ...], or out of [gradients, variables] as some scripts write it: two lists or
+    tuples, or one gradient and one variable."""
     entries = list(grads_and_vars)
     if not entries:
         raise ValueError("no gradients given: `grads_and_vars` is empty")
-    if len(entries) == 2 and all(isinstance(entry, list) for entry in entries):
+    if len(entries) == 2 and not any(isinstance(entry, (list, tuple)) for entry in entries):
+        return [tuple(entries)]
+    if _are_columns(entries):
         gradients, variables = entries
         if len(gradients) != len(variables):
             raise ValueError(f"got {len(gradients)} gradients but {len(variables)} variables")
         return list(zip(gradients, variables))
-    if len(entries) == 2 and all(tf.is_tensor(entry) for entry in entries):
-        return [tuple(entries)]
+    for entry in entries:
+        if not isinstance(entry, (list, tuple)) or len(entry) != 2:
+            raise ValueError(
+                f"`grads_and_vars` must hold pairs of a gradient and a variable or row addresses, got {entry!r}"
+            )
     return entries
+
+
+def _are_columns(entries):
+    """Whether two lists are gradients and their variables, and not two pairs."""
+    if len(entries) != 2 or not all(isinstance(entry, (list, tuple)) for entry in entries):
+        return False
+    first, second = ([_is_no_gradient(part) for part in entry] for entry in entries)
+    return all(second) and not any(first)
+
+
+def _is_no_gradient(part):
+    return isinstance(part, tf.Variable) or (isinstance(part, tf.Tensor) and part.dtype == tf.int64)
+
+
+def _addresses_of(tensor):
+    """The addresses of the rows that a lookup gave, if `tensor` is such rows; else `tensor` itself."""
+    if tensor.op.type == "MxrecLookup" and tensor.dtype == tf.float32:
+        tables = len(tensor.op.get_attr("dims"))
+        if tensor.value_index < tables:
+            return tensor.op.outputs[tables + tensor.value_index]
+    return tensor
 
 
 def _merge(targets):

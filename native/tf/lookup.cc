@@ -7,7 +7,8 @@
 // `modes` has one entry per table, `views` one per feature, `with_rows` one per table: the op may serve tables and
 // features that no lookup asks for (their outputs are empty), and a training batch may be looked up for evaluation in
 // one of its tables. Features may lie side by side in one output, as tf.concat would put them: that of their leader.
-// The rows of the keys are only copied out where a script takes them from the collection of rows.
+// The rows of the keys are only copied out where a script takes them from the collection of rows. With static shape
+// `capacities` say how many keys a batch may bring to each table.
 #include "table/commit.h"
 #include "table/embed.h"
 #include "tensorflow/core/framework/op.h"
@@ -36,6 +37,7 @@ REGISTER_OP("MxrecLookup")
     .Attr("features: list(int) >= 1")  // how many features of the plan read the table
     .Attr("modes: list(int) >= 1")
     .Attr("with_rows: list(int) >= 1")
+    .Attr("capacities: list(int) >= 1")        // 0: any number of keys; needs a grouped plan otherwise
     .Attr("table_of_feature: list(int) >= 1")  // number among `tables`
     .Attr("feature_in_plan: list(int) >= 1")
     .Attr("views: list(int) >= 1")
@@ -68,6 +70,7 @@ class LookupOp : public OpKernel {
     OP_REQUIRES_OK(c, c->GetAttr("dims", &dims_));
     OP_REQUIRES_OK(c, c->GetAttr("modes", &modes_));
     OP_REQUIRES_OK(c, c->GetAttr("with_rows", &with_rows_));
+    OP_REQUIRES_OK(c, c->GetAttr("capacities", &capacities_));
     OP_REQUIRES_OK(c, c->GetAttr("table_of_feature", &table_of_feature_));
     OP_REQUIRES_OK(c, c->GetAttr("feature_in_plan", &feature_in_plan_));
     OP_REQUIRES_OK(c, c->GetAttr("views", &views_));
@@ -77,11 +80,16 @@ class LookupOp : public OpKernel {
     for (const int64_t mode : modes_) {
       OP_REQUIRES(c, grouped_ || mode != kInsert, absl::InvalidArgumentError("a batch that trains must be grouped"));
     }
+    for (const int64_t capacity : capacities_) {
+      OP_REQUIRES(c, grouped_ || capacity == 0,
+                  absl::InvalidArgumentError("a batch whose keys are counted must be grouped"));
+    }
     const size_t count = tables_.size();
-    OP_REQUIRES(
-        c,
-        count == table_in_plan_.size() && count == dims_.size() && count == modes_.size() && count == with_rows_.size(),
-        absl::InvalidArgumentError("tables, table_in_plan, dims, modes and with_rows must have equal lengths"));
+    OP_REQUIRES(c,
+                count == table_in_plan_.size() && count == dims_.size() && count == modes_.size() &&
+                    count == with_rows_.size() && count == capacities_.size(),
+                absl::InvalidArgumentError(
+                    "tables, table_in_plan, dims, modes, with_rows and capacities must have equal lengths"));
     const size_t features = table_of_feature_.size();
     OP_REQUIRES(c,
                 features == feature_in_plan_.size() && features == views_.size() && features == leaders_.size() &&
@@ -130,6 +138,12 @@ class LookupOp : public OpKernel {
                                              (grouped_ ? "evaluation" : "training") + ", the lookup is for " +
                                              (grouped_ ? "training" : "evaluation") +
                                              "; pass the batch that the lookup was built with"));
+      OP_REQUIRES(c, capacities_[t] == 0 || part.keys_size <= capacities_[t],
+                  absl::InvalidArgumentError(
+                      "table '" + tables_[t] + "': with static shape the different ids of a batch must not exceed " +
+                      std::to_string(capacities_[t]) + ", the sum of its lookups' send_count, got " +
+                      std::to_string(part.keys_size) + "; raise send_count (in sum) to " +
+                      std::to_string(part.keys_size) + ", or use init(use_dynamic=True)"));
       OP_REQUIRES_OK(c, c->allocate_output(count + t, {part.keys_size}, &out));
       handles[t] = out->flat<int64_t>().data();
       CommitItem commit{tables[t].get(), part, handles[t], modes_[t] == kInsert, {}, 0};
@@ -195,6 +209,7 @@ class LookupOp : public OpKernel {
   std::vector<int64_t> dims_;
   std::vector<int64_t> modes_;
   std::vector<int64_t> with_rows_;
+  std::vector<int64_t> capacities_;
   std::vector<int64_t> table_of_feature_;
   std::vector<int64_t> feature_in_plan_;
   std::vector<int64_t> views_;

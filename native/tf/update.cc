@@ -45,7 +45,7 @@ class UpdateOp : public OpKernel {
     const Tensor& gradient = c->input(1);
     const auto hyper = c->input(2).flat<float>();
     const int64_t dim = table->config().dim, n = handles.size();
-    OP_REQUIRES(c, gradient.NumElements() == n * dim,
+    OP_REQUIRES(c, gradient.shape() == tensorflow::TensorShape({n, dim}),
                 absl::InvalidArgumentError("table '" + table_ + "': " + std::to_string(n) + " addresses need [" +
                                            std::to_string(n) + ", " + std::to_string(dim) + "] gradients, got " +
                                            gradient.shape().DebugString()));

@@ -25,7 +25,7 @@ class Insertion:
     tables: tuple[str, ...]
     features: dict[int, Feature]  # by id() of the spec; `specs` keeps them alive
     specs: list[object]
-    is_training: bool
+    is_grouped: bool
     has_times: bool  # whether the plan holds timestamps
     number: int = dataclasses.field(default_factory=lambda: next(_counter))
 
@@ -37,7 +37,7 @@ class Insertion:
     @property
     def layout(self) -> Layout:
         table_of_feature = {feature.feature: feature.table for feature in self.features.values()}
-        return Layout(self.tables, tuple(table_of_feature[f] for f in range(len(table_of_feature))), self.is_training)
+        return Layout(self.tables, tuple(table_of_feature[f] for f in range(len(table_of_feature))), self.is_grouped)
 
     def find(self, spec):
         """The place of `spec`, or None."""

@@ -17,14 +17,15 @@ def get_asc_insert_func(tgt_key_specs=None, args_index_list=None, table_names=No
     dataset function to ./export_graph/pipeline_graph.pb).
 
     The mapped batch is the old one plus one tensor: in a dict batch under the key `<last key>_read_emb_key`, in a tuple
-    batch at the end. Pass the whole batch to `sparse_lookup`.
+    batch at the end. Pass the whole batch to `sparse_lookup`. EnvironmentError before `init`.
     """
     is_training = _check.boolean("is_training", kwargs.get("is_training", True))
     dump_graph = _check.boolean("dump_graph", kwargs.get("dump_graph", False))
     specs = _specs(tgt_key_specs, args_index_list, table_names)
+    is_grouped = _commit.needs_groups(is_training)
 
     def insert(*args):
-        return _prepare(args, specs, is_training, dump_graph)
+        return _prepare(args, specs, is_training, is_grouped, dump_graph)
 
     insert.specs = specs
     return insert
@@ -55,7 +56,7 @@ def _specs(tgt_key_specs, args_index_list, table_names):
     return specs
 
 
-def _prepare(args, specs, is_training, dump_graph):
+def _prepare(args, specs, is_training, is_grouped, dump_graph):
     import tensorflow as tf
 
     batch = args[0] if len(args) == 1 else args
@@ -83,7 +84,7 @@ def _prepare(args, specs, is_training, dump_graph):
     # The key sorts after all others, so that the plan is the last tensor of the flattened batch; core/_lookup.py relies
     # on it.
     plan_key = f"{sorted(map(str, batch))[-1]}_read_emb_key" if isinstance(batch, dict) else None
-    insertion = Insertion(plan_key, tuple(tables), features, present, is_training, bool(times))
+    insertion = Insertion(plan_key, tuple(tables), features, present, is_grouped, bool(times))
     plan = _commit.prepare(ids, insertion.layout, times, insertion.op_name)
     for spec in present:
         spec.insertions.append(insertion)
