@@ -1,21 +1,15 @@
 """Rows on disk: where a row is changes no bit, whatever else a table does; and what happens when a disk does not."""
 
-import os
-import resource
-
 import model
 import numpy as np
-import pytest
 import tensorflow as tf
 from laws_test import OPTIMIZERS, PIPELINES, Run, every_optimizer
 
 from mx_rec.core.asc.helper import FeatureSpec, get_asc_insert_func
 from mx_rec.core.asc.manager import start_asc_pipeline
-from mx_rec.core.embedding import create_table, sparse_lookup
+from mx_rec.core.embedding import sparse_lookup
 from mx_rec.core.feature_process import evict
-from mx_rec.core.table_stats import summary_of
 from mx_rec.graph.modifier import modify_graph_and_start_emb_cache
-from mx_rec.optimizers import gradient_descent, lazy_adam_by_addr
 from mx_rec.util.initialize import get_initializer
 
 v1 = tf.compat.v1

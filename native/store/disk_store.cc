@@ -115,7 +115,7 @@ void DiskStore::ReadAhead::Add(const DiskStore& store, uint32_t place) {
 }
 
 void DiskStore::ReadAhead::Start() const {
-  constexpr size_t kSample = 8;
+  constexpr size_t kSample = 3;
   bool is_cached = true;
   for (size_t i = 0; i < pieces_.size() && is_cached; i += pieces_.size() / kSample + 1) {
     is_cached = pieces_[i].file->IsAtHand(pieces_[i].offset, bytes_);

@@ -1,6 +1,7 @@
 #include "table/key_index.h"
 
 #include <cmath>
+#include <utility>
 
 #include "base/hash.h"
 
@@ -92,10 +93,10 @@ void KeyIndex::Insert(uint64_t hash, int64_t key, uint32_t row) {
   ++size_;
 }
 
-void KeyIndex::Move(uint64_t hash, int64_t key, uint32_t row) {
+uint32_t KeyIndex::Move(uint64_t hash, int64_t key, uint32_t row) {
   uint64_t at = hash & mask_;
   while (Match(chunks_[at], key) == 0) at = (at + Step(hash)) & mask_;
-  chunks_[at].rows[__builtin_ctz(Match(chunks_[at], key))] = row;
+  return std::exchange(chunks_[at].rows[__builtin_ctz(Match(chunks_[at], key))], row);
 }
 
 void KeyIndex::Erase(uint64_t hash, int64_t key) {

@@ -51,8 +51,8 @@ class KeyIndex {
   // REQUIRES: the key is absent; Reserve was called.
   void Insert(uint64_t hash, int64_t key, uint32_t row);
 
-  // Gives the key another row. REQUIRES: the key is present.
-  void Move(uint64_t hash, int64_t key, uint32_t row);
+  // Gives the key another row, and returns the one it had. REQUIRES: the key is present.
+  uint32_t Move(uint64_t hash, int64_t key, uint32_t row);
 
   // REQUIRES: the key is present.
   void Erase(uint64_t hash, int64_t key);

@@ -91,58 +91,77 @@ Status Table::FetchAny(const int64_t* keys, int64_t n, int64_t use, int64_t* han
 Status Table::Promote(int shard, const int64_t* keys, int64_t n, int64_t fresh, int64_t use, int64_t* handles) {
   Shard& s = shards_[shard];
   DiskStore& disk = *tier_->disk;
-  // Keys may have come back since they were marked, and one may be here several times.
+  const int64_t bytes = disk.record_bytes();
   struct Cold {
-    int64_t i;
     uint32_t place;
+    int64_t i;
   };
+  // Where the rows are now: they may have come back, or gone, since they were marked.
   std::vector<Cold> cold;
-  auto find = [&](int64_t i) { return static_cast<uint32_t>(s.index.Find(HashKey(keys[i]), keys[i])); };
+  std::vector<int64_t> marked, found;
   for (int64_t i = 0; i < n; ++i) {
     if (handles[i] != kCold) continue;
-    handles[i] = s.index.Find(HashKey(keys[i]), keys[i]);
-    if (handles[i] == kNoRow) continue;  // erased since: as if it had never been there
-    Settle(keys + i, 1, use, handles + i);
-    if (handles[i] == kCold) cold.push_back({i, find(i)});
+    cold.push_back({0, i});
+    marked.push_back(keys[i]);
   }
+  found.resize(marked.size());
+  FindAll(
+      marked.data(), static_cast<int64_t>(marked.size()), [&](uint64_t) -> const KeyIndex& { return s.index; },
+      found.data());
+  for (size_t c = 0; c < cold.size(); ++c) {
+    handles[cold[c].i] = found[c];
+    Settle(keys + cold[c].i, 1, use, handles + cold[c].i);
+    cold[c].place = static_cast<uint32_t>(found[c]);
+  }
+  cold.erase(std::remove_if(cold.begin(), cold.end(), [&](const Cold& c) { return handles[c.i] != kCold; }),
+             cold.end());
+  // In the order of the file, and one that is marked several times once: its twins follow it.
   std::sort(cold.begin(), cold.end(),
             [](const Cold& a, const Cold& b) { return a.place != b.place ? a.place < b.place : a.i < b.i; });
-  const auto same = [](const Cold& a, const Cold& b) { return a.place == b.place; };
-  const std::vector<Cold> all = cold;
-  cold.erase(std::unique(cold.begin(), cold.end(), same), cold.end());
+  auto is_twin = [&](size_t c) { return c > 0 && cold[c].place == cold[c - 1].place; };
+  int64_t rows = 0;
+  for (size_t c = 0; c < cold.size(); ++c) rows += is_twin(c) ? 0 : 1;
 
-  std::vector<char> records(cold.size() * disk.record_bytes());
-  if (!cold.empty()) {
+  std::vector<char> records(rows * bytes);
+  if (rows > 0) {
     const auto start = std::chrono::steady_clock::now();
+    // Preparation may have had no time for it, or none of these rows was on disk then.
+    DiskStore::ReadAhead ahead;
+    for (const Cold& c : cold) ahead.Add(disk, c.place);
+    ahead.Start();
+    char* record = records.data();
     for (size_t c = 0; c < cold.size(); ++c) {
-      char* record = records.data() + c * disk.record_bytes();
+      if (is_twin(c)) continue;
       MXREC_RETURN_IF_ERROR(Explained(disk.Read(cold[c].place, 1, record)));
+      record += bytes;
     }
     tier_->read_time.fetch_add((std::chrono::steady_clock::now() - start).count(), std::memory_order_relaxed);
   }
-  MXREC_RETURN_IF_ERROR(MakeRoom(shard, static_cast<int64_t>(cold.size()) + fresh));
+  MXREC_RETURN_IF_ERROR(MakeRoom(shard, rows + fresh));
 
   const int64_t tag = Tag(use);
+  const char* record = records.data();
   for (size_t c = 0; c < cold.size(); ++c) {
     const int64_t i = cold[c].i, key = keys[i];
-    const uint32_t place = find(i);  // MakeRoom may have moved it
+    if (is_twin(c)) {
+      handles[i] = handles[cold[c - 1].i];
+      continue;
+    }
     uint32_t row;
     MXREC_RETURN_IF_ERROR(AllocateRow(shard, key, use, &row));
-    const Status status = disk.Unpack(records.data() + c * disk.record_bytes(), key, store_.row(row));
+    const Status status = disk.Unpack(record, key, store_.row(row));
     if (!status.ok()) {
       FreeRow(shard, row);
       return Explained(status);
     }
+    record += bytes;
+    const uint32_t place = s.index.Move(HashKey(key), key, row);  // to make room, it may have been moved
     if (history_ != nullptr) history_->facts(row) = history_->facts(place);
-    s.index.Move(HashKey(key), key, row);
     disk.Free(shard, place);
-    ++s.epoch;
     handles[i] = Handle(key, row, tag);
-    tier_->promotions.fetch_add(1, std::memory_order_relaxed);
   }
-  for (const Cold& twin : all) {
-    if (handles[twin.i] == kCold) handles[twin.i] = Handle(keys[twin.i], find(twin.i), tag);
-  }
+  if (rows > 0) ++s.epoch;
+  tier_->promotions.fetch_add(rows, std::memory_order_relaxed);
   return Status();
 }
 
@@ -229,6 +248,7 @@ Status Table::MoveToDisk(int shard, const std::vector<int64_t>& keys, const std:
     return status;
   }
   for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = i; i % kAhead == 0 && j < std::min(n, i + kAhead); ++j) s.index.Prefetch(HashKey(keys[j]));
     if (history_ != nullptr) history_->facts(places[i]) = history_->facts(from[i]);
     s.index.Move(HashKey(keys[i]), keys[i], places[i]);
     FreeRow(shard, from[i]);
