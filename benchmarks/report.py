@@ -38,6 +38,8 @@ def markdown(results: Results, plot: str) -> str:
     parts = [_head(results), plot, _targets(results), *_workloads(results), _e2e(results), _modify(results)]
     parts += [
         _admission(results),
+        _expansion(results),
+        _disk(results),
         _size(results),
         _growth(results),
         _checkpoint(results),
@@ -145,13 +147,57 @@ def _admission(results):
             "W1, Adam: tables that count and date every key of a batch, beside tables that do not. "
             "The rows trained are the same.\n\n" + _table(("", "ms/step", "ratio"), rows)
         )
-    facts = {key: results.info("eviction", OURS, key) for key in ("rows", "evicted", "steps", "step_ms", "longest_ms")}
+    facts = _infos(results, "eviction", "rows evicted steps step_ms longest_ms")
     if facts["rows"] is not None:
         parts.append(
             "Eviction by `EvictHook` while W3 trains: {evicted:,} of {rows:,} rows in {steps} steps; a step takes "
             "{step_ms:.1f} ms, the longest one during the eviction {longest_ms:.1f} ms.".format(**facts)
         )
     return "## Feature admission and eviction\n\n" + "\n\n".join(parts) if parts else ""
+
+
+def _expansion(results):
+    rows = []
+    for group in results.raw["groups"]:
+        if group["name"].startswith("expansion"):
+            for label in group["workers"]:
+                name = group["name"]
+                rows.append((group["title"], label, _rate(results, name, "train", label),
+                             _ratio(results, name, "train", label)))  # fmt: skip
+    header = ("", "", "train, M ids/s", "ratio")
+    return "## Dynamic expansion, Adam\n\n" + _table(header, rows) if rows else ""
+
+
+def _disk(results):
+    rows = [
+        (label, *(cell for measure in ("train", "train_cold")
+                  for cell in (_rate(results, "disk", measure, label), _ratio(results, "disk", measure, label))))
+        for label in results.peers("disk")
+    ]  # fmt: skip
+    parts = []
+    if rows:
+        facts = _infos(
+            results, "disk", "rows rows_in_memory grown table_grown bytes_on_disk hit_rate read_microseconds"
+        )
+        parts.append(
+            "One table of {rows:,.0f} rows, dim 32, Adam, 65,536 ids a batch, Zipf 1.05; {rows_in_memory:,.0f} rows in "
+            "memory, {hit_rate:.1%} of the keys of a batch among them. Memory grew by {grown:,.0f} bytes, of which the "
+            "table accounts for {table_grown:,.0f}; files have {bytes_on_disk:,.0f}. A row was read in "
+            "{read_microseconds:.1f} us. Cold: the files are thrown out of the page cache every ten steps.".format(
+                **facts
+            )
+        )
+        parts.append(_table(("", "train, M ids/s", "ratio", "cold, M ids/s", "ratio"), rows))
+    facts = _infos(
+        results, "disk-large", "rows rows_in_memory row_bytes limit new_rows_per_second ids_per_second hit_rate"
+    )
+    if facts["rows"] is not None:
+        parts.append(
+            "A table of {rows:,.0f} rows, {row_bytes:,.0f} bytes, {rows_in_memory:,.0f} rows in memory, in a process "
+            "that may use {limit:,.0f} bytes beyond what TensorFlow has (RLIMIT_DATA): {new_rows_per_second:,.0f} new "
+            "rows/s, then {ids_per_second:,.0f} ids/s at a hit rate of {hit_rate:.1%}.".format(**facts)
+        )
+    return "## Rows on disk\n\n" + "\n\n".join(parts) if parts else ""
 
 
 def _size(results):
@@ -219,6 +265,11 @@ def _plot_data(results):
     times = {label: results.milliseconds("size", "train", label) for label in results.peers("size")}
     curve = [{"label": label, "milliseconds": time} for label, time in times.items()]
     return {"bars": bars, "curve": curve}
+
+
+def _infos(results, name, keys):
+    """What our worker of the group told of itself, by key."""
+    return {key: results.info(name, OURS, key) for key in keys.split()}
 
 
 def _rate(results, name, measure, label, unit=1e6):

@@ -17,6 +17,8 @@ OURS, STOCK, TFRA, TORCH, FBGEMM, LIMIT, DISK, DENSE_ADAM = (
 )
 IN_STEP = "lookup in the step"  # the graph that modification begins with
 UNTRACKED = "without admission"
+LIMITED = "limited tables"
+IN_MEMORY = "all rows in memory"
 _MODULES = {  # label -> (module in benchmarks.peers, environment)
     OURS: ("ours", environments.OWN),
     STOCK: ("stock", environments.OWN),
@@ -28,7 +30,20 @@ _MODULES = {  # label -> (module in benchmarks.peers, environment)
     DISK: ("disk", environments.OWN),
 }
 _SLOTS = {"adam": 2, "adagrad": 1, "sgd": 0}
-SCENARIOS = ("w1", "w2", "w3", "e2e", "modify", "admission", "size", "growth", "checkpoint", "startup")
+SCENARIOS = (
+    "w1",
+    "w2",
+    "w3",
+    "e2e",
+    "modify",
+    "admission",
+    "expansion",
+    "disk",
+    "size",
+    "growth",
+    "checkpoint",
+    "startup",
+)
 SIZES = (100_000, 1_000_000, 10_000_000)
 _GROWTH_LEAD, _GROWTH_STEPS = 6, 8
 
@@ -47,7 +62,7 @@ class Mode:
     growth_rounds: int
     training: int  # steps before the AUC is taken
     modify: tuple[str, ...]  # groups of graph modification
-    admission: bool = True
+    admission: bool = True  # and expansion, and rows on disk
     growth_batch: int = 100_000
 
 
@@ -91,6 +106,8 @@ def groups(scenario: str, mode: Mode, memory: float) -> list[Group]:
             "e2e": _e2e,
             "modify": _modify,
             "admission": _admission,
+            "expansion": _expansion,
+            "disk": _disk,
             "size": _size,
             "growth": _growth,
             "checkpoint": _checkpoint,
@@ -203,6 +220,41 @@ def _admission(mode):
         Group("admission", "Feature admission, W1", tuple(workers), ("train",), mode.rounds, mode.seconds,
               retries=mode.retries),
         Group("eviction", "Eviction, W3", (evicting,), (), 1, 0.0, retries=0),
+    ]  # fmt: skip
+
+
+def _expansion(mode):
+    """Tables that may grow without limit beside tables that may not."""
+    made = []
+    for name in ("w1", "w2", "w3") if mode.admission else ():
+        workers = [
+            dataclasses.replace(_workload_worker(OURS, name, "adam", mode.scale, expansion=expansion), label=label)
+            for label, expansion in ((OURS, True), (LIMITED, False))
+        ]
+        made.append(
+            Group(f"expansion-{name}", f"Dynamic expansion, {name.upper()}", tuple(workers), ("train",), mode.rounds,
+                  mode.seconds, retries=mode.retries)
+        )  # fmt: skip
+    return made
+
+
+def _disk(mode):
+    """A table with a fifth of its rows in memory beside one with all, and one that does not fit into memory at all."""
+    if not mode.admission:
+        return []
+    work = workloads.get("disk", mode.scale)
+    memory = _gigabytes(OURS, work, "adam")
+    workers = [
+        Worker(label, "disk_tier", environments.OWN,
+               {"scenario": "workload", "scale": mode.scale, "is_on_disk": is_on_disk}, memory)
+        for label, is_on_disk in ((OURS, True), (IN_MEMORY, False))
+    ]  # fmt: skip
+    options = {"scenario": "large", "rows": 20_000_000, "memory": 2_000_000, "limit": 3 << 30}
+    large = Worker(OURS, "disk_tier", environments.OWN, options, 4.0)
+    return [
+        Group("disk", "Rows on disk", tuple(workers), ("train", "train_cold"), mode.rounds, mode.seconds,
+              retries=mode.retries),
+        Group("disk-large", "A table larger than memory", (large,), (), 1, 0.0, retries=0),
     ]  # fmt: skip
 
 

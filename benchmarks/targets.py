@@ -5,7 +5,7 @@ import statistics
 from typing import Optional
 
 from benchmarks.results import Results
-from benchmarks.suite import DENSE_ADAM, IN_STEP, LIMIT, OURS, SIZES, STOCK, TFRA, TORCH, UNTRACKED
+from benchmarks.suite import DENSE_ADAM, IN_MEMORY, IN_STEP, LIMIT, LIMITED, OURS, SIZES, STOCK, TFRA, TORCH, UNTRACKED
 
 WORKLOADS = ("w1", "w2", "w3")
 DIM_OF = {"w1": 16, "w2": 64, "w3": 32}
@@ -55,6 +55,10 @@ def evaluate(results: Results) -> list[Target]:
         ratio(f"{title}, modified graph, time of a step after a rest", name, "train_rested", IN_STEP, 1)
     ratio("W1 train, with admission and counts", "admission", "train", UNTRACKED, 0.9)
     targets.append(_stall(results))
+    for work in WORKLOADS:
+        ratio(f"{work.upper()} train, with dynamic expansion", f"expansion-{work}", "train", LIMITED, 0.95)
+    ratio("train with a fifth of the rows in memory, files in the page cache", "disk", "train", IN_MEMORY, 0.4)
+    targets.append(_disk_memory(results))
     targets += [_auc(results), _size(results), *_memory(results), _new_rows(results), _startup(results)]
     return targets
 
@@ -73,6 +77,14 @@ def _stall(results):
     text = "longest delay of a step while a table is evicted"
     rows = results.info("eviction", OURS, "rows")
     return Target(text, value, 50, is_minimum=False, unit=" ms", note="" if rows is None else f"{rows:,} rows")
+
+
+def _disk_memory(results):
+    grown, table = (results.info("disk", OURS, key) for key in ("grown", "table_grown"))
+    value = None if grown is None else grown / table
+    return Target(
+        "memory with a fifth of the rows in it / that of these rows and the index", value, 1.1, is_minimum=False
+    )
 
 
 def _size(results):

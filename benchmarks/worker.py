@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from typing import Optional
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,13 +22,15 @@ class Measure:
     """`step(i)` does the i-th step, which handles `amount` ids (samples, bytes, ...).
 
     The first `lead` steps of each run are not timed: after them, what an input pipeline prepared while other peers ran
-    is used up, and the caches are this peer's again. `pause` seconds of rest before each step are not counted.
+    is used up, and the caches are this peer's again. `pause` seconds of rest before each step, and what `before` does
+    there, are not counted.
     """
 
     step: Callable[[int], object]
     amount: float
     lead: int = 2
     pause: float = 0.0
+    before: Optional[Callable[[], None]] = None
 
 
 def main(scenarios: dict) -> None:
@@ -62,8 +65,10 @@ def _run(measure, i, seconds, steps):
     times, began = [], time.perf_counter()
     start = began
     while start - began < seconds or len(times) < steps:
-        if measure.pause > 0:
+        if measure.pause > 0 or measure.before is not None:
             time.sleep(measure.pause)
+            if measure.before is not None:
+                measure.before()
             start = time.perf_counter()
         measure.step(i)
         now = time.perf_counter()

@@ -120,6 +120,7 @@ WORKLOADS = {
         Workload("w1", tables=26, rows=1_000_000, dim=16, feature_shape=(4096,), zipf=1.05, seed=101),
         Workload("w2", tables=1, rows=10_000_000, dim=64, feature_shape=(8192, 20), zipf=1.05, seed=202),
         Workload("w3", tables=1, rows=10_000_000, dim=32, feature_shape=(100_000,), seed=303),
+        Workload("disk", tables=1, rows=5_000_000, dim=32, feature_shape=(65_536,), zipf=1.05, seed=505),
         # One sequence of ranks below 100,000 in tables of three sizes: the same number of distinct rows and the same
         # reuse, with ever more unused rows between them.
         *(

@@ -1,187 +1,260 @@
-"""Rows on disk: where a row is changes no bit, whatever else a table does; and what happens when a disk does not."""
+"""Tables with rows on disk: what steps may do, what happens when the disk does not, files, numbers, bad input."""
+
+import os
+import resource
 
 import model
 import numpy as np
+import pytest
 import tensorflow as tf
-from laws_test import OPTIMIZERS, PIPELINES, Run, every_optimizer
 
-from mx_rec.core.asc.helper import FeatureSpec, get_asc_insert_func
-from mx_rec.core.asc.manager import start_asc_pipeline
 from mx_rec.core.embedding import sparse_lookup
 from mx_rec.core.feature_process import evict
-from mx_rec.graph.modifier import modify_graph_and_start_emb_cache
-from mx_rec.util.initialize import get_initializer
+from mx_rec.core.table_stats import summary_of
+from mx_rec.optimizers import gradient_descent, lazy_adam_by_addr
 
 v1 = tf.compat.v1
 
-STEPS = 300
-KEYS = 3000
-MEMORY = KEYS // 20
-IN_MEMORY = {"rows": 2 * KEYS}
+# ---- What a step may and may not do.
 
 
-def on_disk(path, memory=MEMORY):
-    """Options of a table that may hold a twentieth of the keys in memory."""
-    return {
-        "rows": 1,
-        "host_vocabulary_size": memory - 1,
-        "ssd_vocabulary_size": 2 * KEYS,
-        "ssd_data_path": [str(path)],
-    }
+class Fed:
+    """A table "t" of dim 4 whose ids are fed."""
+
+    def __init__(self, path, memory=50, disk=1000, **options):
+        options = {
+            "host_vocabulary_size": memory - 1,
+            "ssd_vocabulary_size": disk,
+            "ssd_data_path": [str(path)],
+            **options,
+        }
+        self.table = model.table("t", v1.random_uniform_initializer(seed=4), dim=4, rows=1, **options)
+        self.ids = v1.placeholder(tf.int64, [None])
+        self.embeddings = sparse_lookup(self.table, self.ids)
+        gradient = tf.gradients(tf.reduce_sum(self.embeddings), [self.table.variable])[0]
+        self.train = gradient_descent.create_hash_optimizer(0.5).apply_gradients([(gradient, self.table.variable)])
+        self.read = sparse_lookup(self.table, self.ids, is_train=False)
+        self.session = v1.Session()
+        self.session.run(v1.global_variables_initializer())
+
+    def step(self, ids):
+        return self.session.run([self.embeddings, self.train], {self.ids: ids})[0]
+
+    def rows(self):
+        keys, values = model.dump(self.table)
+        return dict(zip(keys.tolist(), values[:, 0].tolist()))
 
 
-def data(steps=STEPS, seed=0):
-    return model.batches(steps, seed, keys=np.random.RandomState(7).permutation(model.vocabulary(KEYS)))
+def test_a_batch_that_does_not_fit_into_memory_says_what_would(started, tmp_path):
+    fed = Fed(tmp_path)
+    fed.step(np.arange(50))
+    before = fed.rows()
+    with pytest.raises(tf.errors.ResourceExhaustedError) as failure:
+        fed.step(np.arange(30, 100))
+    for part in ("'t'", "70 rows", "device_vocabulary_size + host_vocabulary_size is 50", "host_vocabulary_size"):
+        assert part in str(failure.value)
+    assert fed.rows() == before
+    fed.step(np.arange(60, 110))
+    assert fed.table.size() == 100
 
 
-def assert_both_tiers_were_used(run, least=1000):
-    stats = [table.stats() for table in run.model.tables.values()]
-    for numbers in stats:
-        assert numbers["rows_in_memory"] <= MEMORY
-        assert numbers["rows_in_memory"] + numbers["rows_on_disk"] == numbers["rows"]
-        assert numbers["bytes_on_disk"] > 0
-    assert sum(numbers["promotions"] for numbers in stats) > least
-    assert sum(numbers["demotions"] for numbers in stats) > least
+def test_with_expansion_memory_grows_for_a_large_batch(tmp_path):
+    with model.process(use_dynamic_expansion=True):
+        fed = Fed(tmp_path)
+        fed.step(np.arange(200))
+        assert fed.table.stats()["rows_in_memory"] == 200
+        fed.step(np.arange(200, 210))
+        assert fed.table.stats()["rows_in_memory"] == 50
 
 
-# ---- Memory only = memory and disk.
+def test_a_full_table_is_an_error_that_names_the_limit(started, tmp_path):
+    fed = Fed(tmp_path, memory=50, disk=50)
+    for first in range(0, 100, 25):
+        fed.step(np.arange(first, first + 25))
+    before = fed.rows()
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="ssd_vocabulary_size.* is 100 rows"):
+        fed.step([1000])
+    assert fed.rows() == before
+    fed.step(np.arange(40))
 
 
-@every_optimizer
-def test_rows_on_disk_change_no_bit(create, expansion, tmp_path):
-    batches = data()
-    with Run(batches, create, tables=IN_MEMORY) as run:
-        expected = run.train(STEPS)
-    options = {"tables": on_disk(tmp_path), "use_dynamic_expansion": expansion}
-    with Run(batches, create, pipeline=PIPELINES["parallel_map"], **options) as run:
-        run.train(STEPS).assert_same(expected)
-        assert_both_tiers_were_used(run)
+def test_a_full_disk_is_an_error_after_which_training_goes_on(started, tmp_path):
+    fed = Fed(tmp_path, memory=50, disk=100_000)
+    fed.step(np.arange(50))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = fed.rows()
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+        with pytest.raises(tf.errors.ResourceExhaustedError) as failure:
+            fed.step(np.arange(50, 80))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    for part in ("'t'", str(tmp_path), "File too large", "ssd_data_path", "Nothing was lost"):
+        assert part in str(failure.value)
+    assert fed.rows() == before
+    fed.step(np.arange(50, 80))
+    assert fed.table.size() == 80
+    assert {key: row for key, row in fed.rows().items() if key < 50} == before
 
 
-@every_optimizer
-def test_a_restored_training_goes_on_with_the_same_bits_in_either_tier(create, tmp_path):
-    batches, half = data(), STEPS // 2
-    first = {name: array[: half * model.BATCH] for name, array in batches.items()}
-    second = {name: array[half * model.BATCH :] for name, array in batches.items()}
-    with Run(batches, create, tables=IN_MEMORY) as run:
-        expected = run.train(half), run.train(half)
-    disk = on_disk(tmp_path)
-    for number, (before, after) in enumerate([(disk, disk), (disk, IN_MEMORY), (IN_MEMORY, disk)]):
-        with Run(first, create, tables=before) as run:
-            run.train(half).assert_same(expected[0])
-            path = run.saver.save(run.session, str(tmp_path / f"model{number}"))
-            run.train(0).assert_same(expected[0].__class__([], expected[0].weight, expected[0].rows))
-        with Run(second, create, tables=after) as run:
-            run.saver.restore(run.session, path)
-            run.train(half).assert_same(expected[1])
-            if after is disk:
-                assert_both_tiers_were_used(run, least=100)
+def test_rows_that_come_back_are_the_ones_that_went(started, tmp_path):
+    fed = Fed(tmp_path)
+    expected = {}
+    random = np.random.RandomState(0)
+    for _ in range(200):
+        ids = random.choice(300, 40, replace=False)
+        embeddings = fed.step(ids)
+        for key, embedding in zip(ids.tolist(), embeddings):
+            if key in expected:
+                np.testing.assert_array_equal(embedding, expected[key])
+            expected[key] = embedding - np.float32(0.5)
+    stats = fed.table.stats()
+    assert stats["promotions"] > 1000 and stats["rows_in_memory"] == 50
+    for key, embedding in expected.items():  # one by one, far more often than memory has room for
+        np.testing.assert_array_equal(fed.session.run(fed.read, {fed.ids: [key, key]}), [embedding, embedding])
+    assert (fed.session.run(fed.read, {fed.ids: [-5, 10**12]}) == 0).all()
 
 
-def test_evaluation_reads_rows_on_disk_and_changes_none(tmp_path):
-    batches, held_out = data(50), data(20, seed=1)
-    with Run(batches, evaluation=held_out, tables=IN_MEMORY) as run:
-        expected = run.train(50)
-        losses = run.evaluate()
-    with Run(batches, evaluation=held_out, tables=on_disk(tmp_path)) as run:
-        run.train(50).assert_same(expected)
-        for _ in range(2):
-            assert run.evaluate() == losses
-        model.assert_same_rows(run.model.rows(), expected.rows)
+def test_addresses_are_good_for_one_step(started, tmp_path):
+    table = model.table(
+        "t", dim=4, rows=10, host_vocabulary_size=10, ssd_vocabulary_size=100, ssd_data_path=[str(tmp_path)]
+    )
+    ids = v1.placeholder(tf.int64, [None])
+    loss = tf.reduce_sum(sparse_lookup(table, ids))
+    (rows,) = tf.compat.v1.get_collection("ASCEND_SPARSE_LOOKUP_LOCAL_EMB")
+    (addresses,) = tf.compat.v1.get_collection("ASCEND_SPARSE_LOOKUP_ID_OFFSET")
+    train = lazy_adam_by_addr.create_hash_optimizer_by_address(0.1).apply_gradients(
+        [tf.gradients(loss, rows), [addresses]]
+    )
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        for first in range(0, 60, 15):
+            old, _ = session.run([addresses, train], {ids: np.arange(first, first + 15)})
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"'t': {old[0]} is not the address of a row now"):
+            session.run(train, {ids: np.arange(15), addresses: old})
+    assert table.size() == 60
 
 
-class Tracked:
-    """Training with admission, eviction by time and by count, on fed ids."""
-
-    def __init__(self, policies, **options):
-        self.table = model.table("t", v1.truncated_normal_initializer(seed=2), **options)
-        self.ids, self.time = v1.placeholder(tf.int64, [None]), v1.placeholder(tf.int64, [])
-        v1.add_to_collection("ASCEND_TIMESTAMP", self.time)
-        config = {"access_threshold": 2, "eviction_threshold": 60}
-        embeddings = sparse_lookup(self.table, self.ids, access_and_evict_config=config)
-        loss = tf.reduce_sum(tf.square(embeddings - 1.0))
-        gradient = tf.gradients(loss, [self.table.variable])[0]
-        self.loss, self.step = loss, OPTIMIZERS["lazy_adam"]().apply_gradients([(gradient, self.table.variable)])
-        self.policies = policies
-        self.saver = v1.train.Saver()
-
-    def train(self, session, steps, begin=0):
-        losses = []
-        keys = model.vocabulary(KEYS)
-        for i in range(begin, begin + steps):
-            ids = model.zipf(np.random.RandomState(i), keys, 100)
-            losses.append(session.run([self.loss, self.step], {self.ids: ids, self.time: 1000 + i})[0])
-            if i % 40 == 39:
-                evict()
-            if i % 90 == 89:
-                for policy in self.policies:
-                    evict(**policy)
-        return losses
-
-    def outcome(self):
-        keys, rows = model.dump(self.table)
-        stats = self.table.stats()
-        numbers = [stats[name] for name in ("rows", "seen", "admitted", "refused", "evicted", "candidates")]
-        return {"t": (keys, rows)}, [part.tolist() for part in self.table.native.history(keys)], numbers
+def test_addresses_of_evicted_rows_are_refused(started):
+    table = model.table("t", dim=4)
+    ids = v1.placeholder(tf.int64, [None])
+    loss = tf.reduce_sum(sparse_lookup(table, ids, access_and_evict_config={"access_threshold": 0}))
+    (addresses,) = tf.compat.v1.get_collection("ASCEND_SPARSE_LOOKUP_ID_OFFSET")
+    (rows,) = tf.compat.v1.get_collection("ASCEND_SPARSE_LOOKUP_LOCAL_EMB")
+    gradient = tf.gradients(loss, rows)[0]
+    train = lazy_adam_by_addr.create_hash_optimizer_by_address(0.1).apply_gradients([(gradient, addresses)])
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        old, _ = session.run([addresses, train], {ids: [1, 2, 3]})
+        session.run(train, {ids: [1, 2, 3], addresses: old})  # these rows are there still
+        assert evict(by="count", below=100) == {"t": 3}
+        with pytest.raises(tf.errors.InvalidArgumentError, match="evicted"):
+            session.run(train, {ids: [4, 5, 6], addresses: old})
 
 
-def test_admission_and_eviction_treat_rows_on_disk_as_all_others(tmp_path, expansion):
-    policies = [{"by": "count", "below": 3}, {"by": "norm", "below": 2.0}, {"by": "step", "older_than": 70}]
-    outcomes = []
-    for number, options in enumerate([IN_MEMORY, on_disk(tmp_path), on_disk(tmp_path)]):
-        with model.process(use_dynamic_expansion=expansion and number > 0), v1.Session() as session:
-            tracked = Tracked(policies, **options)
-            session.run(v1.global_variables_initializer())
-            losses = tracked.train(session, STEPS // 2)
-            if number == 2:  # in another process, so to speak
-                path = tracked.saver.save(session, str(tmp_path / "model"))
-                tracked.table.native.clear()
-                tracked.saver.restore(session, path)
-            losses += tracked.train(session, STEPS // 2, begin=STEPS // 2)
-            outcomes.append((losses, *tracked.outcome()))
-            if number > 0:
-                assert tracked.table.stats()["promotions"] > 500
-    expected = outcomes[0]
-    assert expected[3][4] > 500, "something was evicted"
-    for number, outcome in enumerate(outcomes[1:], 1):
-        assert outcome[0] == expected[0]
-        model.assert_same_rows(outcome[1], expected[1])
-        assert outcome[2] == expected[2]
-        if number == 1:  # what the counters knew before is of the other process
-            assert outcome[3] == expected[3]
+# ---- Files, numbers, and bad input.
 
 
-def test_graph_modification_and_both_other_modes_agree(tmp_path):
-    keys = model.zipf(np.random.RandomState(3), model.vocabulary(KEYS), (100, 64))
-    rows = {}
-    for mode in ("memory", "spec", "step", "modified"):
-        with model.process(), v1.Session() as session:
-            table = model.table("t", v1.random_normal_initializer(seed=1), **on_disk(tmp_path))
-            if mode == "memory":
-                table = model.table("t2", v1.random_normal_initializer(seed=1), rows=KEYS)
-            spec = FeatureSpec("ids", table_name=table.table_name)
-            dataset = tf.data.Dataset.from_tensor_slices({"ids": keys})
-            if mode in ("spec", "memory"):
-                dataset = dataset.map(get_asc_insert_func([spec])).prefetch(10)
-            iterator = v1.data.make_initializable_iterator(dataset)
-            batch = iterator.get_next()
-            lookups = {"step": batch["ids"], "modified": batch["ids"] + 0}
-            embeddings = sparse_lookup(
-                table, lookups.get(mode, spec), batch=batch, modify_graph=mode == "modified", is_train=True
-            )
-            gradient = tf.gradients(tf.reduce_sum(embeddings**2), [table.variable])[0]
-            step = OPTIMIZERS["adagrad"]().apply_gradients([(gradient, table.variable)])
-            if mode == "modified":
-                modify_graph_and_start_emb_cache()
-            else:
-                start_asc_pipeline()
-            initializer = get_initializer(True) if mode == "modified" else iterator.initializer
-            session.run([v1.global_variables_initializer(), initializer])
-            for _ in range(len(keys)):
-                session.run(step)
-            rows[mode] = {"t": model.dump(table)}
-            assert mode == "memory" or table.stats()["promotions"] > 100
-    # The names of tables are part of initial values, so only tables of one name can be compared.
-    for mode in ("step", "modified"):
-        model.assert_same_rows(rows[mode], rows["spec"])
-    np.testing.assert_array_equal(rows["memory"]["t"][0], rows["spec"]["t"][0])
+def scratch_files():
+    links = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            links.append(os.readlink(f"/proc/self/fd/{name}"))
+        except FileNotFoundError:
+            continue
+    return [link for link in links if "mxrec_scratch" in link]
+
+
+def test_files_have_no_names_and_vanish_with_the_table(tmp_path):
+    with model.process():
+        fed = Fed(tmp_path)
+        for first in range(0, 200, 50):
+            fed.step(np.arange(first, first + 50))
+        assert fed.table.stats()["rows_on_disk"] == 150
+        assert os.listdir(tmp_path) == []
+        assert len(scratch_files()) == 1 and str(tmp_path) in scratch_files()[0]
+        fed.session.close()
+    assert scratch_files() == []
+
+
+def test_space_on_disk_is_used_again(started, tmp_path):
+    fed = Fed(tmp_path, memory=50, disk=2000)
+    random = np.random.RandomState(1)
+    sizes = []
+    for _ in range(6):
+        for _ in range(300):
+            fed.step(random.choice(1500, 45, replace=False))
+        sizes.append(fed.table.stats()["bytes_on_disk"])
+    assert fed.table.stats()["demotions"] > 20 * fed.table.size()
+    assert sizes[-1] == sizes[0]
+
+
+def test_the_numbers_add_up_and_reach_tensorboard(started, tmp_path):
+    fed = Fed(tmp_path)
+    for first in range(0, 200, 40):
+        fed.step(np.arange(first, first + 40))
+    fed.step(np.arange(20))
+    stats = fed.table.stats()
+    assert stats["rows"] == stats["rows_in_memory"] + stats["rows_on_disk"] == 200
+    assert stats["demotions"] - stats["promotions"] == stats["rows_on_disk"]
+    assert stats["hits"] + stats["promotions"] == 20
+    assert stats["hit_rate"] == stats["hits"] / 20
+    assert stats["read_microseconds"] > 0
+    tags = {value.tag for value in summary_of({"t": stats}).value}
+    assert {"mx_rec/t/rows_on_disk", "mx_rec/t/hit_rate", "mx_rec/t/read_microseconds"} <= tags
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"ssd_vocabulary_size": 10}, ["'t'", "ssd_vocabulary_size", "host_vocabulary_size"]),
+        ({"ssd_vocabulary_size": -1}, ["ssd_vocabulary_size", "-1"]),
+        ({"ssd_vocabulary_size": 10**9 + 1}, ["ssd_vocabulary_size", "1000000001"]),
+        ({"ssd_vocabulary_size": 1.5}, ["ssd_vocabulary_size", "1.5"]),
+        ({"host_vocabulary_size": 10**9 + 1}, ["host_vocabulary_size", "1000000001"]),
+        ({"ssd_data_path": "here"}, ["ssd_data_path", "list", "'here'"]),
+        ({"ssd_data_path": []}, ["ssd_data_path", "at least one"]),
+        ({"ssd_data_path": [""]}, ["ssd_data_path"]),
+        ({"ssd_data_path": [3]}, ["ssd_data_path", "3"]),
+        ({"ssd_data_path": ["{tmp}/missing"]}, ["ssd_data_path", "existing directory", "missing"]),
+        ({"ssd_data_path": ["{tmp}/file"]}, ["ssd_data_path", "existing directory", "file"]),
+        ({"ssd_data_path": ["{tmp}/link"]}, ["ssd_data_path", "symbolic link", "link"]),
+        ({"ssd_data_path": ["{tmp}/../x"]}, ["ssd_data_path", "'..'"]),
+    ],
+    ids=lambda value: "",
+)
+def test_bad_settings_are_told(started, tmp_path, options, words):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path)
+    if isinstance(options.get("ssd_data_path"), list):
+        paths = [p.format(tmp=tmp_path) if isinstance(p, str) else p for p in options["ssd_data_path"]]
+        options = {"ssd_data_path": paths, "host_vocabulary_size": 5, "ssd_vocabulary_size": 5}
+    with pytest.raises(ValueError) as failure:
+        model.table("t", **options)
+    for word in words:
+        assert word in str(failure.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_without_write_permission_is_told(started, tmp_path):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    with pytest.raises(ValueError, match="may write to.*locked"):
+        Fed(tmp_path / "locked")
+
+
+def test_another_tier_is_another_configuration(started, tmp_path):
+    Fed(tmp_path)
+    with pytest.raises(ValueError, match="'t' exists with"):
+        model.table("t", v1.random_uniform_initializer(seed=4), dim=4, rows=1, host_vocabulary_size=49)
+
+
+def test_a_directory_that_has_gone_is_an_error_in_the_step(started, tmp_path):
+    (tmp_path / "gone").mkdir()
+    fed = Fed(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    fed.step(np.arange(50))
+    with pytest.raises(tf.errors.UnknownError, match="'t'.*gone"):
+        fed.step(np.arange(50, 60))
+    (tmp_path / "gone").mkdir()
+    fed.step(np.arange(50, 60))
+    assert fed.table.size() == 60

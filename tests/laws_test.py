@@ -16,133 +16,15 @@ import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from training import PIPELINES, STEPS, Run, every_optimizer, trained
 
 from mx_rec.core.asc.helper import FeatureSpec, get_asc_insert_func
 from mx_rec.core.embedding import sparse_lookup
-from mx_rec.optimizers import (
-    adagrad,
-    adagrad_by_addr,
-    ftrl,
-    gradient_descent,
-    gradient_descent_by_addr,
-    lazy_adam,
-    lazy_adam_by_addr,
-    momentum,
-)
-from mx_rec.util.variable import get_dense_and_sparse_variable
+from mx_rec.optimizers import gradient_descent
 
 v1 = tf.compat.v1
 
-STEPS = 20
-OPTIMIZERS = {
-    "adagrad": lambda: adagrad.create_hash_optimizer(0.1),
-    "adagrad_by_addr": lambda: adagrad_by_addr.create_hash_optimizer_by_address(0.1),
-    "ftrl": lambda: ftrl.create_hash_optimizer(0.1, l1_regularization_strength=0.01),
-    "gradient_descent": lambda: gradient_descent.create_hash_optimizer(0.1, weight_decay=0.01),
-    "gradient_descent_by_addr": lambda: gradient_descent_by_addr.create_hash_optimizer_by_addr(0.1),
-    "lazy_adam": lambda: lazy_adam.create_hash_optimizer(0.01),
-    "lazy_adam_by_addr": lambda: lazy_adam_by_addr.create_hash_optimizer_by_address(0.01),
-    "momentum": lambda: momentum.create_hash_optimizer(0.05),
-    "momentum_nesterov": lambda: momentum.create_hash_optimizer(0.05, use_nesterov=True),
-}
-every_optimizer = pytest.mark.parametrize("create", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
-
-
-# ---- A training run ----
-
-
-@dataclasses.dataclass
-class Outcome:
-    losses: list
-    weight: np.ndarray
-    rows: dict  # of every table
-
-    def assert_same(self, other):
-        np.testing.assert_array_equal(self.losses, other.losses)
-        np.testing.assert_array_equal(self.weight, other.weight)
-        model.assert_same_rows(self.rows, other.rows)
-
-
-class Run:
-    """The model of model.py with a dense weight, in a graph and session of its own; use it as a context manager."""
-
-    def __init__(
-        self, data, create=OPTIMIZERS["lazy_adam"], pipeline=model.map_only, evaluation=None, tables=None, **settings
-    ):
-        self._data, self._create, self._pipeline, self._evaluation = data, create, pipeline, evaluation
-        self._tables = tables or {}  # options of create_table
-        self._process = model.process(**settings)
-
-    def __enter__(self):
-        self._process.__enter__()
-        try:
-            initializer = v1.truncated_normal_initializer(stddev=0.3, seed=3)
-            self.weight = v1.get_variable("weight", initializer=np.linspace(0.5, 1.5, model.DIM, dtype=np.float32))
-            self.model = model.build(self._data, self._pipeline, initializer, weight=self.weight, **self._tables)
-            dense, sparse = get_dense_and_sparse_variable()
-            gradients = tf.gradients(self.model.loss, dense + sparse)
-            self.step = tf.group(
-                v1.train.AdamOptimizer(0.01).apply_gradients(zip(gradients[: len(dense)], dense)),
-                self._create().apply_gradients(zip(gradients[len(dense) :], sparse)),
-            )
-            self.eval = None
-            if self._evaluation is not None:
-                self.eval = model.build(
-                    self._evaluation, initializer=initializer, is_train=False, weight=self.weight, **self._tables
-                )
-            self.saver = v1.train.Saver()
-            self.session = v1.Session()
-            self.session.run([v1.global_variables_initializer(), self.model.iterator.initializer])
-        except BaseException:
-            self._process.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(self, *failure):
-        self.session.close()
-        self._process.__exit__(*failure)
-
-    def train(self, steps=STEPS, feeds=None, between=None):
-        """The outcome after `steps` more steps; step i takes the batch feeds[i] instead of the dataset's.
-
-        `between(run, i)` is called before step i.
-        """
-        losses = []
-        for i in range(steps):
-            if between is not None:
-                between(self, i)
-            feed = {} if feeds is None else {self.model.batch[name]: value for name, value in feeds[i].items()}
-            losses.append(self.session.run([self.model.loss, self.step], feed)[0])
-        return Outcome(losses, self.session.run(self.weight), self.model.rows())
-
-    def prepare(self, steps=STEPS):
-        """The next `steps` batches as the dataset prepares them now."""
-        return [self.session.run(self.model.batch) for _ in range(steps)]
-
-    def evaluate(self):
-        """The losses of one pass over the evaluation data."""
-        self.session.run(self.eval.iterator.initializer)
-        losses = []
-        while True:
-            try:
-                losses.append(self.session.run(self.eval.loss))
-            except tf.errors.OutOfRangeError:
-                return losses
-
-
-def trained(data, *args, **options):
-    with Run(data, *args, **options) as run:
-        return run.train()
-
-
 # ---- Preparing ahead by any distance = not preparing ahead ----
-
-PIPELINES = {
-    "prefetch_1": lambda dataset, insert: dataset.map(insert).prefetch(1),
-    "prefetch_50": lambda dataset, insert: dataset.map(insert).prefetch(50),
-    "parallel_map": lambda dataset, insert: dataset.map(insert, num_parallel_calls=4).prefetch(50),
-    "two_prefetches": lambda dataset, insert: dataset.prefetch(5).map(insert, num_parallel_calls=2).prefetch(7),
-}
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES.values(), ids=PIPELINES.keys())
@@ -345,7 +227,7 @@ def test_dynamic_expansion_changes_no_bit(create):
 # computed elementwise: nothing but ours could depend on the number.
 THREADS_SCRIPT = """
 import os, sys
-import model, laws_test
+import model, training
 import numpy as np, tensorflow as tf
 from mx_rec.core.embedding import sparse_lookup
 
@@ -354,7 +236,7 @@ threads, path = int(sys.argv[1]), sys.argv[2]
 config = v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
 data = model.batches(3, keys=np.random.RandomState(8).permutation(model.vocabulary(5000)), batch=4096, dim=16)
 results = {}
-for name, create in laws_test.OPTIMIZERS.items():
+for name, create in training.OPTIMIZERS.items():
     with model.process(), v1.Session(config=config) as session:
         built = model.build(data, dim=16, batch=4096, rows=10**6, initializer=v1.random_normal_initializer())
         variables = [table.variable for table in built.tables.values()]

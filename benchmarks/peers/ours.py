@@ -38,10 +38,11 @@ OPTIMIZERS = {  # name -> (its maker, slots)
 
 class Tables:
     """The tables of a workload, and datasets that read them. `has_times`: batches carry a timestamp. `is_tracked`: the
-    tables count and date their keys; a key gets its row at once, so that the same rows are trained."""
+    tables count and date their keys; a key gets its row at once, so that the same rows are trained. `expansion`: they
+    have no limit. `options` are create_table's."""
 
-    def __init__(self, work, initializer, has_times=False, is_tracked=False):
-        init()
+    def __init__(self, work, initializer, has_times=False, is_tracked=False, expansion=False, **options):
+        init(use_dynamic_expansion=expansion)
         self._work = work
         self._has_times = has_times
         self._thresholds = {"access_threshold": 1, "eviction_threshold": AGE} if is_tracked else {}
@@ -52,7 +53,7 @@ class Tables:
                 dim=work.dim,
                 name=name,
                 emb_initializer=initializer,
-                device_vocabulary_size=work.rows,
+                **{"device_vocabulary_size": work.rows, **options},
             )
             for name in self.names
         ]
@@ -86,7 +87,8 @@ class Tables:
         return dict(zip(self.names, tf.unstack(ids, len(self.names), axis=1)))
 
     def make_populate(self):
-        """A function of a session that makes all rows and returns their resident bytes each.
+        """A function of a session that makes all rows and returns their resident bytes each. It calls `settled()` when
+        the first rows are made: from there on memory is used by rows only.
 
         To be called while the graph is being built.
         """
@@ -96,7 +98,7 @@ class Tables:
         iterator, _, embeddings = self.read(dataset, is_train=True, tuned=False)
         insert = tf.group(*(embedding.op for embedding in embeddings))
 
-        def populate(session):
+        def populate(session, settled=lambda: None):
             # Large steps would leave large temporary arrays behind, which are not the rows'.
             chunk = min(max(POPULATE // self._work.tables, 8_000), self._work.rows // 4)
             for first in range(0, self._work.rows, chunk):
@@ -104,14 +106,18 @@ class Tables:
                 keys = np.stack([workloads.key_of(table, rows) for table in range(self._work.tables)])
                 session.run(iterator.initializer, {ids: keys[np.newaxis]})
                 session.run(insert)
-                if first == 0:  # from here on memory is used by rows only
+                if first == 0:
                     resident, size = worker.resident_bytes(), self.size()
+                    settled()
             return (worker.resident_bytes() - resident) / (self.size() - size)
 
         return populate
 
     def size(self):
         return sum(table.size() for table in self._tables)
+
+    def stats(self):
+        return [table.stats() for table in self._tables]
 
 
 def join(embeddings):
@@ -134,9 +140,9 @@ def start(lookup, threads):
     return v1.Session(config=v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads))
 
 
-def workload(workload, optimizer, scale, checkpoint=False, lookup="spec", threads=0, **tracking):
+def workload(workload, optimizer, scale, checkpoint=False, lookup="spec", threads=0, **options):
     work = workloads.get(workload, scale)
-    tables = Tables(work, v1.random_uniform_initializer(-0.05, 0.05), **tracking)
+    tables = Tables(work, v1.random_uniform_initializer(-0.05, 0.05), **options)
     pool = v1.placeholder(tf.int64, [None, work.tables, *work.feature_shape])
     dataset = tf.data.Dataset.from_tensor_slices(tables.features(pool)).repeat()
     train_input, _, embeddings = tables.read(dataset, is_train=True, lookup=lookup)

@@ -36,12 +36,15 @@ void Frames::PutInMain(Shard* shard, uint32_t row) {
 
 bool Frames::NextVictim(int shard, int64_t oldest, uint32_t* row) {
   Shard& s = shards_[shard];
-  return FromSmall(&s, oldest, row) || FromMain(&s, oldest, row);
+  // From the small queue only what it has too many of, unless there is nothing else: then all of it, by way of the main
+  // queue where it was used again.
+  return FromSmall(&s, small_, oldest, row) || FromMain(&s, oldest, row) || FromSmall(&s, 0, oldest, row) ||
+         FromMain(&s, oldest, row);
 }
 
-bool Frames::FromSmall(Shard* shard, int64_t oldest, uint32_t* row) {
+bool Frames::FromSmall(Shard* shard, int64_t keep, int64_t oldest, uint32_t* row) {
   std::deque<uint32_t>& small = shard->small;
-  for (size_t left = small.size(); left > 0 && static_cast<int64_t>(small.size()) > small_; --left) {
+  for (size_t left = small.size(); left > 0 && static_cast<int64_t>(small.size()) > keep; --left) {
     if (small.size() > 8) Prefetch(small[8]);
     const uint32_t at = small.front();
     small.pop_front();

@@ -87,7 +87,8 @@ class Frames {
 
   std::atomic<uint64_t>& word(uint32_t row) const { return column_.at(row).word; }
   static void PutInMain(Shard* shard, uint32_t row);
-  bool FromSmall(Shard* shard, int64_t oldest, uint32_t* row);
+  // `keep`: how many rows to leave there.
+  bool FromSmall(Shard* shard, int64_t keep, int64_t oldest, uint32_t* row);
   bool FromMain(Shard* shard, int64_t oldest, uint32_t* row);
 
   const int64_t small_;  // rows of a shard that its small queue may have
