@@ -6,6 +6,7 @@ from typing import Optional
 from mx_rec import _config
 from mx_rec._native.table import DiskTier, NativeTable
 from mx_rec.core import _initializer
+from mx_rec.util.log import logger
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +43,25 @@ class TableOptions:
         return DiskTier(self.rows_in_memory, self.ssd_vocabulary_size, self.ssd_data_path)
 
 
+# Tables of the process that have rows on disk, by name.
+_on_disk: dict[str, "BaseSparseEmbedding"] = {}
+
+
+def tier_text(stats) -> str:
+    """The numbers of a disk tier, of `table.stats()`, in words."""
+    return (
+        "{rows_in_memory:,} rows in memory, {rows_on_disk:,} on disk ({megabytes:,.1f} MB); hit rate {hit_rate:.3f}, "
+        "{promotions:,} rows came back, {demotions:,} went to disk, a row was read in {read_microseconds:.1f} us"
+    ).format(megabytes=stats["bytes_on_disk"] / 1e6, **stats)
+
+
+def forget_tiers() -> None:
+    """Logs what the disk tiers have done; their tables are about to be freed."""
+    for name, table in _on_disk.items():
+        logger.info("table '%s': %s", name, tier_text(table.stats()))
+    _on_disk.clear()
+
+
 class BaseSparseEmbedding:
     """A table. Its rows belong to the process and outlive the graph; this object belongs to the graph."""
 
@@ -56,6 +76,8 @@ class BaseSparseEmbedding:
         self.native = NativeTable(
             options.name, options.dim, self.native_limit, spec, options.padding_keys, options.tier
         )
+        if options.tier is not None:
+            _on_disk[options.name] = self
 
     def add_anchor(self) -> None:
         """Makes the variable of shape [0, dim] that stands for the table in TensorFlow's collections and gradients."""

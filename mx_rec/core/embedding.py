@@ -54,7 +54,7 @@ def create_table(
         padding_keys, padding_keys_mask, padding_keys_len: keys whose rows are looked up but never updated; all three
             or none.
         is_dp, all2all_gradients_op, enable_merge, shard_num, fusion_optimizer_var, hashtable_threshold: checked; with
-            one rank they make no difference.
+            one rank they make no difference (docs/tuning.md). Tables are never merged: one op serves all of a batch.
         value_dtype: tf.float32.
         admission_filter_bytes: with feature admission, how the keys that have no row yet are counted. 0: exactly, at 16
             to 24 bytes a key. Above: roughly, in a counting Bloom filter of this many bytes, however many there are

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from mx_rec import _check
-from mx_rec.core import _graph
+from mx_rec.core import _graph, _sparse_table
 from mx_rec.util.log import logger
 
 __all__ = ["TableStatsHook", "summary_of"]
@@ -73,18 +73,6 @@ class TableStatsHook(v1.train.SessionRunHook):
                 stats["evicted"],
             )
             if "rows_on_disk" in stats:
-                logger.info(
-                    "step %d, table '%s': %d rows in memory, %d on disk (%.1f MB); hit rate %.3f, %d rows came back, "
-                    "%d went to disk, a row read in %.1f us",
-                    step,
-                    name,
-                    stats["rows_in_memory"],
-                    stats["rows_on_disk"],
-                    stats["bytes_on_disk"] / 1e6,
-                    stats["hit_rate"],
-                    stats["promotions"],
-                    stats["demotions"],
-                    stats["read_microseconds"],
-                )
+                logger.info("step %d, table '%s': %s", step, name, _sparse_table.tier_text(stats))
         if self._writer is not None:
             self._writer.add_summary(summary_of(all_stats), step)

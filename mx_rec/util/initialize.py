@@ -115,6 +115,8 @@ def _terminate(at_exit=False):
         sys.modules["mx_rec.saver.saver"].uninstall()
     if "mx_rec.graph._guard" in sys.modules:
         sys.modules["mx_rec.graph._guard"].uninstall()
+    if "mx_rec.core._sparse_table" in sys.modules and not at_exit:
+        sys.modules["mx_rec.core._sparse_table"].forget_tiers()
     for module in ("mx_rec.core._graph", "mx_rec.core._tracking"):
         if module in sys.modules:
             sys.modules[module].forget_all()
