@@ -133,6 +133,11 @@ class BaseSparseEmbedding:
         """The most rows the table may hold; 0: no limit."""
         return 0 if self._options.unlimited else self._options.rows
 
+    @property
+    def tier(self) -> Optional[DiskTier]:
+        """How the rows are shared between memory and disk; None if all are in memory."""
+        return self._options.tier
+
     def size(self) -> int:
         """Rows in the table now."""
         return self.native.facts().rows

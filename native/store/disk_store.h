@@ -87,8 +87,6 @@ class DiskStore {
   // The first place of a segment whose live records should be appended elsewhere and freed, because too much of the
   // shard's space is dead; false if there is none.
   bool Wasteful(int shard, uint32_t* place) const;
-  // How many records of the segment at `place` are live.
-  int64_t LiveIn(uint32_t place) const { return segment(place).live; }
   int64_t segment_rows() const { return rows_; }
 
   int64_t rows() const { return live_.load(std::memory_order_relaxed); }

@@ -55,6 +55,10 @@ Status Table::Create(const TableConfig& config, std::shared_ptr<Table>* table) {
   if (config.max_rows < 0) {
     return Status::InvalidArgument(who + "the row limit must not be negative, got " + std::to_string(config.max_rows));
   }
+  const TierConfig& tier = config.tier;
+  if (tier.memory_rows < 0 || (tier.memory_rows > 0 && (tier.disk_rows < 1 || tier.paths.empty()))) {
+    return Status::InvalidArgument(who + "rows on disk need a number of rows in memory and on disk, and a directory");
+  }
   const Status checked = Initializer::Check(config.initializer, config.dim);
   if (!checked.ok()) return Status::InvalidArgument(who + checked.message());
   std::shared_ptr<Table> made(new Table(config, ChooseShardBits(config.max_rows, config.tier.memory_rows)));

@@ -30,10 +30,11 @@ def start_asc_pipeline() -> None:
             )
         limit = table.native_limit
         logger.info(
-            "table '%s': dim %d, %s rows, %d lookups",
+            "table '%s': dim %d, %s rows%s, %d lookups",
             table.table_name,
             table.embedding_size,
             f"at most {limit:,}" if limit else "unlimited",
+            f", {table.tier.memory_rows:,} of them in memory" if table.tier else "",
             table.lookup_count,
         )
 
