@@ -197,8 +197,7 @@ Status DiskStore::Extend() {
       continue;
     }
     for (int64_t i = 0; i < count; ++i) {
-      segments_[made_].offset = file.end;
-      segments_[made_].file = f;
+      segments_[made_] = {file.end, f, 0, 0};  // it may have been another before Clear
       file.end += segment_bytes();
       free_.push_back(made_++);
     }
