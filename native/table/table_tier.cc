@@ -152,12 +152,7 @@ Status Table::MakeRoom(int shard, int64_t n) {
   const bool may_grow = config_.max_rows == 0;
   int64_t wanted = excess;
   if (may_grow) wanted = std::min(wanted, config_.tier.disk_rows - tier_->disk->rows());
-  std::vector<uint32_t> rows;
-  uint32_t row;
-  const int64_t oldest = tier_->uses.oldest();
-  while (static_cast<int64_t>(rows.size()) < wanted && tier_->frames.NextVictim(shard, oldest, &row)) {
-    rows.push_back(row);
-  }
+  const std::vector<uint32_t> rows = tier_->frames.Victims(shard, tier_->uses.oldest(), wanted);
   Status status;
   if (static_cast<int64_t>(rows.size()) < excess && !may_grow) {
     const int64_t needed = (tier_->frames.occupied(shard) - static_cast<int64_t>(rows.size()) + n) * shards();
