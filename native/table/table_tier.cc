@@ -277,16 +277,18 @@ Status Table::Relayout(const RowLayout& layout) {
   // Preparation may be looking for hints.
   std::vector<std::unique_lock<std::shared_mutex>> locks;
   for (int s = 0; s < shards(); ++s) locks.emplace_back(shards_[s].mutex);
+  // Old and new places overlap, also those of different shards: what is known of all rows is taken before any of it is
+  // put down.
+  std::vector<RowFacts> facts;
+  for (int s = 0; history_ != nullptr && s < shards(); ++s) {
+    for (const Moved& row : moved[s]) facts.push_back(history_->facts(row.from));
+  }
+  auto known = facts.begin();
   for (int s = 0; s < shards(); ++s) {
     ++shards_[s].epoch;
-    // Old and new places overlap: what is known of all rows is taken before any of it is put down.
-    std::vector<RowFacts> facts;
     for (const Moved& row : moved[s]) {
-      if (history_ != nullptr) facts.push_back(history_->facts(row.from));
-    }
-    for (size_t i = 0; i < moved[s].size(); ++i) {
-      if (history_ != nullptr) history_->facts(moved[s][i].to) = facts[i];
-      shards_[s].index.Move(HashKey(moved[s][i].key), moved[s][i].key, moved[s][i].to);
+      if (history_ != nullptr) history_->facts(row.to) = *known++;
+      shards_[s].index.Move(HashKey(row.key), row.key, row.to);
     }
   }
   tier_->disk = std::move(disk);
