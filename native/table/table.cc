@@ -463,7 +463,11 @@ Status Table::InsertShard(int shard, const int64_t* keys, const float* const* co
       continue;
     }
     uint32_t row;
-    MXREC_RETURN_IF_ERROR(AddRow(shard, hash, key, &row));
+    const Status added = AddRow(shard, hash, key, &row);
+    if (!added.ok()) {
+      MXREC_RETURN_IF_ERROR(flush());
+      return added;
+    }
     ++*inserted;
     fill(from, store_.row(row));
   }
