@@ -180,7 +180,12 @@ Status Table::Demote(int shard, const std::vector<uint32_t>& rows) {
     keys[i] = tier_->frames.KeyOf(rows[i]);
     disk.Pack(keys[i], store_.row(rows[i]), records.data() + i * disk.record_bytes());
   }
-  MXREC_RETURN_IF_ERROR(MoveToDisk(shard, keys, rows, records.data()));
+  Status status = MoveToDisk(shard, keys, rows, records.data());
+  // Of a full disk, much may be dead since rows were erased.
+  while (status.code() == Status::Code::kResourceExhausted && Clean(shard)) {
+    status = MoveToDisk(shard, keys, rows, records.data());
+  }
+  MXREC_RETURN_IF_ERROR(status);
   tier_->demotions.fetch_add(n, std::memory_order_relaxed);
   // Twice as much is cleaned as is written, if there is that much to clean. Nothing depends on its success now.
   for (int64_t cleaned = 0; cleaned <= 2 * n && Clean(shard); cleaned += disk.segment_rows()) {
@@ -206,17 +211,17 @@ bool Table::Clean(int shard) {
     keys.push_back(key);
     places.push_back(first + i);
   }
-  if (keys.empty() || !MoveToDisk(shard, keys, places, records.data()).ok()) return false;
+  if (keys.empty() || !MoveToDisk(shard, keys, places, records.data(), true).ok()) return false;
   tier_->moved.fetch_add(static_cast<int64_t>(keys.size()), std::memory_order_relaxed);
   return true;
 }
 
 Status Table::MoveToDisk(int shard, const std::vector<int64_t>& keys, const std::vector<uint32_t>& from,
-                         const char* records) {
+                         const char* records, bool empty) {
   Shard& s = shards_[shard];
   const int64_t n = static_cast<int64_t>(keys.size());
   std::vector<uint32_t> places(n);
-  MXREC_RETURN_IF_ERROR(Explained(tier_->disk->Append(shard, records, n, places.data())));
+  MXREC_RETURN_IF_ERROR(Explained(tier_->disk->Append(shard, records, n, places.data(), empty)));
   Status status;
   for (int64_t i = 0; history_ != nullptr && status.ok() && i < n; ++i) status = history_->facts().Reserve(places[i]);
   if (!status.ok()) {
