@@ -1,10 +1,10 @@
-#include "store/row_facts.h"
-
 #include <gtest/gtest.h>
 
 #include <map>
 #include <random>
 #include <thread>
+
+#include "store/row_facts.h"
 
 namespace mxrec {
 namespace {
