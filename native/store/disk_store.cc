@@ -31,9 +31,10 @@ DiskStore::DiskStore(Env& env, std::vector<std::string> paths, int64_t row_bytes
       bits_(SegmentBits(record_bytes_)),
       rows_(int64_t{1} << bits_),
       shards_(shards),
-      // Twice the live ones are never exceeded by more than what Wasteful leaves to a shard, and its open segment.
+      // Twice the live ones are never exceeded by more than what Wasteful leaves to a shard, and its open segment; and
+      // there is the one that is kept back.
       max_segments_(static_cast<uint32_t>(
-          std::min<int64_t>(2 * max_rows / rows_ + 4 * int64_t{shards} + 1, (int64_t{1} << 31) / rows_))),
+          std::min<int64_t>(2 * max_rows / rows_ + 4 * int64_t{shards} + 2, (int64_t{1} << 31) / rows_))),
       directory_(max_segments_ * sizeof(Segment), Pages::Kind::kLazy),
       segments_(static_cast<Segment*>(directory_.data())) {
   for (std::string& path : paths) files_.push_back({std::move(path), nullptr, 0});
@@ -66,7 +67,7 @@ Status DiskStore::Unpack(const char* record, int64_t key, float* row) const {
   return Status();
 }
 
-Status DiskStore::Append(int shard, const char* records, int64_t n, uint32_t* places) {
+Status DiskStore::Append(int shard, const char* records, int64_t n, uint32_t* places, bool empty) {
   Shard& s = shards_[shard];
   const size_t segments = s.segments.size();
   uint32_t used = s.used;
@@ -74,7 +75,7 @@ Status DiskStore::Append(int shard, const char* records, int64_t n, uint32_t* pl
   Status status;
   while (done < n) {
     if (s.segments.empty() || s.used == rows_) {
-      status = AddSegment(&s);
+      status = AddSegment(&s, empty);
       if (!status.ok()) break;
       if (s.segments.size() == segments) used = 0;  // the open segment was emptied
     }
@@ -154,13 +155,13 @@ void DiskStore::Release(Shard* shard, uint32_t number) {
 }
 
 // Opens a segment: the shard's last one again if all of it has died, else another.
-Status DiskStore::AddSegment(Shard* shard) {
+Status DiskStore::AddSegment(Shard* shard, bool empty) {
   uint32_t number;
   if (!shard->segments.empty() && segments_[shard->segments.back()].live == 0) {
     number = shard->segments.back();
   } else {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (free_.empty()) MXREC_RETURN_IF_ERROR(Extend());
+    while (free_.size() <= (empty ? 0 : 1)) MXREC_RETURN_IF_ERROR(Extend());
     number = free_.back();
     free_.pop_back();
     segments_[number].number = static_cast<uint32_t>(shard->segments.size());
@@ -197,8 +198,7 @@ Status DiskStore::Extend() {
       continue;
     }
     for (int64_t i = 0; i < count; ++i) {
-      segments_[made_].offset = file.end;
-      segments_[made_].file = f;
+      segments_[made_] = {file.end, f, 0, 0};  // it may have been another before Clear
       file.end += segment_bytes();
       free_.push_back(made_++);
     }

@@ -52,8 +52,9 @@ class DiskStore {
   static int64_t KeyOf(const char* record);
 
   // ---- Rows.
-  // Writes n records; places[i] receives where. On failure no row of the store has changed.
-  Status Append(int shard, const char* records, int64_t n, uint32_t* places);
+  // Writes n records; places[i] receives where. On failure no row of the store has changed. The last free segment is
+  // kept for those that `empty` another one: without it, a full disk would stay full however many rows were erased.
+  Status Append(int shard, const char* records, int64_t n, uint32_t* places, bool empty = false);
   // Reads the n records from `place` on, which must be of one segment.
   Status Read(uint32_t place, int64_t n, char* records) const;
   // Starts to read records, unless they seem to be in the system's cache. The shard's lock is needed for Add alone.
@@ -112,7 +113,7 @@ class DiskStore {
 
   Segment& segment(uint32_t place) const { return segments_[(place & ~kOnDisk) >> bits_]; }
   int64_t segment_bytes() const { return rows_ * record_bytes_; }
-  Status AddSegment(Shard* shard);
+  Status AddSegment(Shard* shard, bool empty);
   Status Extend();
   void Release(Shard* shard, uint32_t segment);
 

@@ -34,17 +34,22 @@ void Frames::PutInMain(Shard* shard, uint32_t row) {
   shard->holes.pop_back();
 }
 
-bool Frames::NextVictim(int shard, int64_t oldest, uint32_t* row) {
+std::vector<uint32_t> Frames::Victims(int shard, int64_t oldest, int64_t n) {
   Shard& s = shards_[shard];
-  // From the small queue only what it has too many of, unless there is nothing else: then all of it, by way of the main
-  // queue where it was used again.
-  return FromSmall(&s, small_, oldest, row) || FromMain(&s, oldest, row) || FromSmall(&s, 0, oldest, row) ||
-         FromMain(&s, oldest, row);
+  std::vector<uint32_t> rows;
+  FromSmall(&s, small_, oldest, n, &rows);
+  FromMain(&s, oldest, n, &rows);
+  // Where all of the main queue is in use, the small one is not spared either.
+  FromSmall(&s, 0, oldest, n, &rows);
+  FromMain(&s, oldest, n, &rows);
+  return rows;
 }
 
-bool Frames::FromSmall(Shard* shard, int64_t keep, int64_t oldest, uint32_t* row) {
+// Goes through the queue once, as long as it has more than `keep` rows.
+void Frames::FromSmall(Shard* shard, int64_t keep, int64_t oldest, int64_t n, std::vector<uint32_t>* rows) {
   std::deque<uint32_t>& small = shard->small;
   for (size_t left = small.size(); left > 0 && static_cast<int64_t>(small.size()) > keep; --left) {
+    if (static_cast<int64_t>(rows->size()) >= n) return;
     if (small.size() > 8) Prefetch(small[8]);
     const uint32_t at = small.front();
     small.pop_front();
@@ -57,17 +62,16 @@ bool Frames::FromSmall(Shard* shard, int64_t keep, int64_t oldest, uint32_t* row
       PutInMain(shard, at);
     } else {
       word(at).store(now & ~kQueued, std::memory_order_relaxed);
-      *row = at;
-      return true;
+      rows->push_back(at);
     }
   }
-  return false;
 }
 
-bool Frames::FromMain(Shard* shard, int64_t oldest, uint32_t* row) {
+void Frames::FromMain(Shard* shard, int64_t oldest, int64_t n, std::vector<uint32_t>* rows) {
   std::vector<uint32_t>& main = shard->main;
   // After so many rounds every counter is 0, and what is left is in use.
   for (size_t left = (kMaxCount + 1) * main.size(); left > 0; --left) {
+    if (static_cast<int64_t>(rows->size()) >= n) return;
     if (shard->hand >= main.size()) shard->hand = 0;
     const size_t place = shard->hand++;
     if (shard->hand + 8 < main.size() && main[shard->hand + 8] != kHole) Prefetch(main[shard->hand + 8]);
@@ -83,19 +87,13 @@ bool Frames::FromMain(Shard* shard, int64_t oldest, uint32_t* row) {
     main[place] = kHole;
     shard->holes.push_back(static_cast<uint32_t>(place));
     word(at).store(now & ~kQueued, std::memory_order_relaxed);
-    if (is_vacant) continue;
-    *row = at;
-    return true;
+    if (!is_vacant) rows->push_back(at);
   }
-  return false;
 }
 
-int64_t Frames::bytes() const {
-  int64_t bytes = 0;
-  for (const Shard& s : shards_) {
-    bytes += static_cast<int64_t>((s.small.size() + s.main.size()) * (sizeof(Frame) + sizeof(uint32_t)));
-  }
-  return bytes;
+int64_t Frames::bytes(int shard) const {
+  const Shard& s = shards_[shard];
+  return static_cast<int64_t>((s.small.size() + s.main.size()) * (sizeof(Frame) + sizeof(uint32_t)));
 }
 
 void Frames::Clear() {

@@ -467,7 +467,11 @@ Status Table::InsertShard(int shard, const int64_t* keys, const float* const* co
       continue;
     }
     uint32_t row;
-    MXREC_RETURN_IF_ERROR(AddRow(shard, hash, key, &row));
+    const Status added = AddRow(shard, hash, key, &row);
+    if (!added.ok()) {
+      MXREC_RETURN_IF_ERROR(flush());
+      return added;
+    }
     ++*inserted;
     fill(from, store_.row(row));
   }
@@ -557,14 +561,12 @@ int64_t Table::capacity() const {
 
 int64_t Table::bytes() const {
   int64_t bytes = store_.bytes(), rows = store_.end();
-  if (tier_ != nullptr) {
-    bytes += tier_->frames.bytes();
-    rows += tier_->disk->rows();
-  }
+  if (tier_ != nullptr) rows += tier_->disk->rows();
   if (history_ != nullptr) bytes += rows * static_cast<int64_t>(sizeof(RowFacts));
   for (int s = 0; s < shards(); ++s) {
     const ReadLock lock = LockToRead(s);
     bytes += shards_[s].index.bytes();
+    if (tier_ != nullptr) bytes += tier_->frames.bytes(s);
     if (history_ != nullptr) bytes += history_->numbers(s).bytes;
   }
   return bytes;

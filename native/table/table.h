@@ -337,9 +337,9 @@ class Table {
   Status Demote(int shard, const std::vector<uint32_t>& rows);
   // Empties a wasteful segment; false if there is none, or it cannot be done now.
   bool Clean(int shard);
-  // Writes the records of keys whose rows are elsewhere, and frees their rows there.
-  Status MoveToDisk(int shard, const std::vector<int64_t>& keys, const std::vector<uint32_t>& from,
-                    const char* records);
+  // Writes the records of keys whose rows are elsewhere, and frees their rows there. `empty` as for DiskStore::Append.
+  Status MoveToDisk(int shard, const std::vector<int64_t>& keys, const std::vector<uint32_t>& from, const char* records,
+                    bool empty = false);
   // Writes the rows that a checkpoint has more of than memory may hold.
   class DiskWriter;
   // Reads the records from that of `word` on to the last in `order` that lies in the same segment.

@@ -171,12 +171,7 @@ Status Table::MakeRoom(int shard, int64_t n) {
   const bool may_grow = config_.max_rows == 0;
   int64_t wanted = excess;
   if (may_grow) wanted = std::min(wanted, config_.tier.disk_rows - tier_->disk->rows());
-  std::vector<uint32_t> rows;
-  uint32_t row;
-  const int64_t oldest = tier_->uses.oldest();
-  while (static_cast<int64_t>(rows.size()) < wanted && tier_->frames.NextVictim(shard, oldest, &row)) {
-    rows.push_back(row);
-  }
+  const std::vector<uint32_t> rows = tier_->frames.Victims(shard, tier_->uses.oldest(), wanted);
   Status status;
   if (static_cast<int64_t>(rows.size()) < excess && !may_grow) {
     const int64_t needed = (tier_->frames.occupied(shard) - static_cast<int64_t>(rows.size()) + n) * shards();
@@ -204,7 +199,12 @@ Status Table::Demote(int shard, const std::vector<uint32_t>& rows) {
     keys[i] = tier_->frames.KeyOf(rows[i]);
     disk.Pack(keys[i], store_.row(rows[i]), records.data() + i * disk.record_bytes());
   }
-  MXREC_RETURN_IF_ERROR(MoveToDisk(shard, keys, rows, records.data()));
+  Status status = MoveToDisk(shard, keys, rows, records.data());
+  // Of a full disk, much may be dead since rows were erased.
+  while (status.code() == Status::Code::kResourceExhausted && Clean(shard)) {
+    status = MoveToDisk(shard, keys, rows, records.data());
+  }
+  MXREC_RETURN_IF_ERROR(status);
   tier_->demotions.fetch_add(n, std::memory_order_relaxed);
   // Twice as much is cleaned as is written, if there is that much to clean. Nothing depends on its success now.
   for (int64_t cleaned = 0; cleaned <= 2 * n && Clean(shard); cleaned += disk.segment_rows()) {
@@ -230,17 +230,17 @@ bool Table::Clean(int shard) {
     keys.push_back(key);
     places.push_back(first + i);
   }
-  if (keys.empty() || !MoveToDisk(shard, keys, places, records.data()).ok()) return false;
+  if (keys.empty() || !MoveToDisk(shard, keys, places, records.data(), true).ok()) return false;
   tier_->moved.fetch_add(static_cast<int64_t>(keys.size()), std::memory_order_relaxed);
   return true;
 }
 
 Status Table::MoveToDisk(int shard, const std::vector<int64_t>& keys, const std::vector<uint32_t>& from,
-                         const char* records) {
+                         const char* records, bool empty) {
   Shard& s = shards_[shard];
   const int64_t n = static_cast<int64_t>(keys.size());
   std::vector<uint32_t> places(n);
-  MXREC_RETURN_IF_ERROR(Explained(tier_->disk->Append(shard, records, n, places.data())));
+  MXREC_RETURN_IF_ERROR(Explained(tier_->disk->Append(shard, records, n, places.data(), empty)));
   Status status;
   for (int64_t i = 0; history_ != nullptr && status.ok() && i < n; ++i) status = history_->facts().Reserve(places[i]);
   if (!status.ok()) {
@@ -302,16 +302,18 @@ Status Table::Relayout(const RowLayout& layout) {
   // Preparation may be looking for hints.
   std::vector<std::unique_lock<std::shared_mutex>> locks;
   for (int s = 0; s < shards(); ++s) locks.emplace_back(shards_[s].mutex);
+  // Old and new places overlap, also those of different shards: what is known of all rows is taken before any of it is
+  // put down.
+  std::vector<RowFacts> facts;
+  for (int s = 0; history_ != nullptr && s < shards(); ++s) {
+    for (const Moved& row : moved[s]) facts.push_back(history_->facts(row.from));
+  }
+  auto known = facts.begin();
   for (int s = 0; s < shards(); ++s) {
     ++shards_[s].epoch;
-    // Old and new places overlap: what is known of all rows is taken before any of it is put down.
-    std::vector<RowFacts> facts;
     for (const Moved& row : moved[s]) {
-      if (history_ != nullptr) facts.push_back(history_->facts(row.from));
-    }
-    for (size_t i = 0; i < moved[s].size(); ++i) {
-      if (history_ != nullptr) history_->facts(moved[s][i].to) = facts[i];
-      shards_[s].index.Move(HashKey(moved[s][i].key), moved[s][i].key, moved[s][i].to);
+      if (history_ != nullptr) history_->facts(row.to) = *known++;
+      shards_[s].index.Move(HashKey(row.key), row.key, row.to);
     }
   }
   tier_->disk = std::move(disk);
