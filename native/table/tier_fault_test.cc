@@ -87,7 +87,7 @@ TEST_F(TierFault, AStepThatFailsAnywhereLeavesNoTraceAndCanBeRepeated) {
 
 TEST_F(TierFault, AStepThatFailsUntilTheDiskIsRepairedLeavesNoTraceAndCanBeRepeated) {
   for (const Fault& fault : kFaults) {
-    for (int64_t at = 0;; at += fault.operation == Operation::kRead ? 7 : 1) {
+    for (int64_t at = 0;; at += fault.operation == Operation::kRead ? 7 : 2) {
       SCOPED_TRACE(testing::Message() << fault.name << ", from number " << at << " on");
       const int64_t failures = Run(fault, at, INT64_MAX / 2);
       if (failures == 0) break;

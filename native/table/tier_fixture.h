@@ -24,7 +24,7 @@ using namespace tracking_fixture;  // NOLINT(build/namespaces)
 using Rows = std::map<int64_t, Floats>;
 
 // The slots of adagrad, and more that nobody uses: they make a row so large that a segment on disk has 16 rows only,
-// and segments are emptied every few steps. Without them it has 4,096.
+// and segments are emptied every few steps. Without them it has 2,048.
 inline std::vector<SlotSpec> LargeRow() {
   std::vector<SlotSpec> slots = {{"accumulator", 0.25f}};
   for (int i = 1; i < 420; ++i) slots.push_back({"idle_" + std::to_string(i), static_cast<float>(i)});
