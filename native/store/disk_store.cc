@@ -55,10 +55,14 @@ int64_t DiskStore::KeyOf(const char* record) {
   return key;
 }
 
-Status DiskStore::Unpack(const char* record, int64_t key, float* row) const {
+bool DiskStore::IsWhole(const char* record) const {
   uint32_t checksum;
-  std::memcpy(&checksum, record + sizeof(key), sizeof(checksum));
-  if (KeyOf(record) != key || checksum != Checksum(record, row_bytes_)) {
+  std::memcpy(&checksum, record + sizeof(int64_t), sizeof(checksum));
+  return checksum == Checksum(record, row_bytes_);
+}
+
+Status DiskStore::Unpack(const char* record, int64_t key, float* row) const {
+  if (KeyOf(record) != key || !IsWhole(record)) {
     return Status::DataLoss("the row of key " + std::to_string(key) +
                             " came back from disk damaged: its checksum differs from the one written. The disk or the "
                             "memory is at fault; restore a checkpoint");

@@ -50,6 +50,8 @@ class DiskStore {
   // Copies the row out of a record. DataLoss if it is not that of `key` or is damaged.
   Status Unpack(const char* record, int64_t key, float* row) const;
   static int64_t KeyOf(const char* record);
+  // Whether the record is as it was packed.
+  bool IsWhole(const char* record) const;
 
   // ---- Rows.
   // Writes n records; places[i] receives where. On failure no row of the store has changed. The last free segment is

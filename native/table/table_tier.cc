@@ -225,7 +225,8 @@ bool Table::Clean(int shard) {
   for (uint32_t i = 0; i < disk.segment_rows(); ++i) {
     const char* record = records.data() + i * bytes;
     const int64_t key = DiskStore::KeyOf(record);
-    if (index.Find(HashKey(key), key) != int64_t{first + i}) continue;
+    // A damaged one stays where it is: it may be read better the next time.
+    if (index.Find(HashKey(key), key) != int64_t{first + i} || !disk.IsWhole(record)) continue;
     std::memmove(records.data() + keys.size() * bytes, record, bytes);
     keys.push_back(key);
     places.push_back(first + i);
