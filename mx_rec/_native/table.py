@@ -95,6 +95,7 @@ class NativeTable:
         initializer: InitializerSpec,
         padding_keys: Sequence[int],
         tier: Optional[DiskTier] = None,
+        expected_rows: int = 0,
     ):
         self.name = name
         self.dim = dim
@@ -111,6 +112,7 @@ class NativeTable:
                 self._encoded,
                 ctypes.c_int32(dim),
                 ctypes.c_int64(max_rows),
+                ctypes.c_int64(expected_rows),
                 ctypes.c_int32(InitializerSpec.KINDS[initializer.kind]),
                 ctypes.c_float(initializer.a),
                 ctypes.c_float(initializer.b),

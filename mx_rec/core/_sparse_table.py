@@ -74,7 +74,7 @@ class BaseSparseEmbedding:
         self.asked = {}  # what lookups of this graph ask of admission and eviction (core/_tracking.py)
         spec = _initializer.convert(initializer, options.name, options.dim, options.rows, options.init_param)
         self.native = NativeTable(
-            options.name, options.dim, self.native_limit, spec, options.padding_keys, options.tier
+            options.name, options.dim, self.native_limit, spec, options.padding_keys, options.tier, options.rows
         )
         if options.tier is not None:
             _on_disk[options.name] = self

@@ -98,10 +98,9 @@ class PosixScratchFile : public ScratchFile {
     return Status();
   }
 
-  bool IsAtHand(int64_t offset, size_t n) const override {
-    char page[4096];
-    const iovec piece = {page, std::min(n, sizeof(page))};
-    return preadv2(fd_, &piece, 1, offset, RWF_NOWAIT) == static_cast<ssize_t>(piece.iov_len);
+  bool ReadNow(int64_t offset, void* data, size_t n) const override {
+    const iovec piece = {data, n};
+    return preadv2(fd_, &piece, 1, offset, RWF_NOWAIT) == static_cast<ssize_t>(n);
   }
 
   void WillNeed(int64_t offset, size_t n) const override {

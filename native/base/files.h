@@ -48,8 +48,8 @@ class ScratchFile {
   virtual Status Reserve(int64_t offset, int64_t n) = 0;
   // All `n` bytes; a file that ends before them is an error.
   virtual Status Read(int64_t offset, void* data, size_t n) const = 0;
-  // Whether they can be read without waiting for the disk. If that cannot be told: false.
-  virtual bool IsAtHand(int64_t offset, size_t n) const = 0;
+  // The same if it need not wait for the disk; else, and if that cannot be told, false, and anything in `data`.
+  virtual bool ReadNow(int64_t offset, void* data, size_t n) const = 0;
   // Starts to read them, so that Read need not wait.
   virtual void WillNeed(int64_t offset, size_t n) const = 0;
   // ResourceExhausted if there is no space.

@@ -48,7 +48,9 @@ TEST(ScratchFile, ReadsWhatWasWrittenAtAnyOffset) {
 
     const size_t from = random() % content.size(), n = random() % (content.size() - from + 1);
     // It can be asked for in advance or not; also where the file ends, and behind that.
-    file->IsAtHand(static_cast<int64_t>(random() % 200000), 1 + random() % 9000);
+    std::string now(n, 'x'), any(1 + random() % 9000, 'x');
+    if (file->ReadNow(static_cast<int64_t>(from), &now[0], n)) ASSERT_TRUE(now == content.substr(from, n));
+    file->ReadNow(static_cast<int64_t>(random() % 200000), &any[0], any.size());
     file->WillNeed(static_cast<int64_t>(random() % 200000), 1 + random() % 9000);
     std::string read(n, 'x');
     ASSERT_TRUE(file->Read(static_cast<int64_t>(from), read.data(), n).ok());
@@ -105,7 +107,8 @@ TEST(ScratchFile, EndingBeforeWhatIsReadIsAnErrorThatNamesTheDirectory) {
     EXPECT_EQ(status.code(), Status::Code::kIoError);
     EXPECT_NE(status.message().find("'" + directory.path() + "'"), std::string::npos) << status.message();
   }
-  EXPECT_FALSE(file->IsAtHand(5, 10));
+  char data[10];
+  EXPECT_FALSE(file->ReadNow(5, data, 10));
   EXPECT_TRUE(file->Read(0, read, 10).ok());
 }
 

@@ -44,14 +44,15 @@ extern "C" {
 
 const char* mxrec_last_error(void) { return mxrec::last_error.c_str(); }
 
-int mxrec_table_create(const char* name, int32_t dim, int64_t max_rows, int32_t kind, float a, float b, float scale,
-                       uint64_t seed, const float* pool, int64_t pool_rows, const int64_t* padding_keys,
-                       int64_t padding_count, int64_t memory_rows, int64_t disk_rows, const char* const* paths,
-                       int32_t path_count) {
+int mxrec_table_create(const char* name, int32_t dim, int64_t max_rows, int64_t expected_rows, int32_t kind, float a,
+                       float b, float scale, uint64_t seed, const float* pool, int64_t pool_rows,
+                       const int64_t* padding_keys, int64_t padding_count, int64_t memory_rows, int64_t disk_rows,
+                       const char* const* paths, int32_t path_count) {
   mxrec::TableConfig config;
   config.name = name;
   config.dim = dim;
   config.max_rows = max_rows;
+  config.expected_rows = expected_rows;
   if (kind < 0 || kind > static_cast<int32_t>(mxrec::InitializerSpec::Kind::kPool)) {
     return Report(
         Status::InvalidArgument("table '" + config.name + "': unknown initializer kind " + std::to_string(kind)));

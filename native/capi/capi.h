@@ -17,10 +17,10 @@ const char* mxrec_last_error(void);
 // Finds or creates a table (table/registry.h). `kind`, `a`, `b`, `scale`, `seed` describe the initializer;
 // `pool` [pool_rows, dim] may be null. memory_rows > 0: rows beyond these are on disk, in directories `paths`
 // (table/tier.h).
-int mxrec_table_create(const char* name, int32_t dim, int64_t max_rows, int32_t kind, float a, float b, float scale,
-                       uint64_t seed, const float* pool, int64_t pool_rows, const int64_t* padding_keys,
-                       int64_t padding_count, int64_t memory_rows, int64_t disk_rows, const char* const* paths,
-                       int32_t path_count);
+int mxrec_table_create(const char* name, int32_t dim, int64_t max_rows, int64_t expected_rows, int32_t kind, float a,
+                       float b, float scale, uint64_t seed, const float* pool, int64_t pool_rows,
+                       const int64_t* padding_keys, int64_t padding_count, int64_t memory_rows, int64_t disk_rows,
+                       const char* const* paths, int32_t path_count);
 
 // Slots of the optimizer that trains the table.
 int mxrec_table_set_slots(const char* name, int32_t count, const char* const* slot_names, const float* initial_values);

@@ -108,22 +108,35 @@ Status DiskStore::Append(int shard, const char* records, int64_t n, uint32_t* pl
 }
 
 Status DiskStore::Read(uint32_t place, int64_t n, char* records) const {
-  const Segment& s = segment(place);
-  const int64_t number = place & (rows_ - 1);
-  return files_[s.file].file->Read(s.offset + number * record_bytes_, records, n * record_bytes_);
+  return files_[segment(place).file].file->Read(OffsetOf(place), records, n * record_bytes_);
+}
+
+Status DiskStore::ReadEach(const std::vector<uint32_t>& places, char* records) const {
+  auto file_of = [&](uint32_t place) -> const ScratchFile& { return *files_[segment(place).file].file; };
+  const size_t bytes = static_cast<size_t>(record_bytes_);
+  size_t next = 0;
+  while (next < places.size() && file_of(places[next]).ReadNow(OffsetOf(places[next]), records + next * bytes, bytes)) {
+    ++next;
+  }
+  // The first that must be waited for: then for all others at the same time.
+  for (size_t i = next; i < places.size(); ++i) file_of(places[i]).WillNeed(OffsetOf(places[i]), bytes);
+  for (; next < places.size(); ++next) {
+    MXREC_RETURN_IF_ERROR(file_of(places[next]).Read(OffsetOf(places[next]), records + next * bytes, bytes));
+  }
+  return Status();
 }
 
 void DiskStore::ReadAhead::Add(const DiskStore& store, uint32_t place) {
-  const Segment& s = store.segment(place);
   bytes_ = static_cast<size_t>(store.record_bytes_);
-  pieces_.push_back({store.files_[s.file].file, s.offset + (place & (store.rows_ - 1)) * store.record_bytes_});
+  pieces_.push_back({store.files_[store.segment(place).file].file, store.OffsetOf(place)});
 }
 
 void DiskStore::ReadAhead::Start() const {
-  constexpr size_t kSample = 3;
+  constexpr size_t kSample = 2;
   bool is_cached = true;
+  std::vector<char> record(bytes_);
   for (size_t i = 0; i < pieces_.size() && is_cached; i += pieces_.size() / kSample + 1) {
-    is_cached = pieces_[i].file->IsAtHand(pieces_[i].offset, bytes_);
+    is_cached = pieces_[i].file->ReadNow(pieces_[i].offset, record.data(), bytes_);
   }
   if (is_cached) return;
   for (const Piece& piece : pieces_) piece.file->WillNeed(piece.offset, bytes_);

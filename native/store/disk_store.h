@@ -59,6 +59,8 @@ class DiskStore {
   Status Append(int shard, const char* records, int64_t n, uint32_t* places, bool empty = false);
   // Reads the n records from `place` on, which must be of one segment.
   Status Read(uint32_t place, int64_t n, char* records) const;
+  // Reads the record of each place; places in ascending order are read fastest.
+  Status ReadEach(const std::vector<uint32_t>& places, char* records) const;
   // Starts to read records, unless they seem to be in the system's cache. The shard's lock is needed for Add alone.
   //
   // On a cold file a row took 8.4 to 9.5 us this way, reading it later included; 81 us one after another, 20 to 25 us
@@ -113,6 +115,7 @@ class DiskStore {
     int64_t end = 0;
   };
 
+  int64_t OffsetOf(uint32_t place) const { return segment(place).offset + (place & (rows_ - 1)) * record_bytes_; }
   Segment& segment(uint32_t place) const { return segments_[(place & ~kOnDisk) >> bits_]; }
   int64_t segment_bytes() const { return rows_ * record_bytes_; }
   Status AddSegment(Shard* shard, bool empty);

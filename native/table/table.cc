@@ -22,9 +22,12 @@ static_assert(kFrozen == int64_t{1} << (kTagShift - 1), "the tag begins behind i
 
 // Shards: enough that a rehash stays short (64Ki keys each when a limit is known) and threads find work, few enough
 // that a batch of a few thousand ids still brings each shard a run of them.
-int ChooseShardBits(int64_t max_rows, int64_t memory_rows) {
-  int bits = max_rows == 0 ? 6 : 3;
-  while (max_rows > 0 && bits < 8 && (max_rows >> bits) > 65536) ++bits;
+int ChooseShardBits(const TableConfig& config) {
+  // Nobody knows how large a table without a limit becomes: not few shards, unless it is expected to be small.
+  const bool is_open = config.max_rows == 0 && config.expected_rows < 100'000;
+  const int64_t rows = std::max(config.max_rows, config.expected_rows), memory_rows = config.tier.memory_rows;
+  int bits = is_open ? 6 : 3;
+  while (bits < 8 && (rows >> bits) > 65536) ++bits;
   // Each shard has its part of the rows in memory; enough of them that no batch needs twice as many in one as in
   // another.
   while (memory_rows > 0 && bits > 0 && (memory_rows >> bits) < 4096) --bits;
@@ -61,7 +64,7 @@ Status Table::Create(const TableConfig& config, std::shared_ptr<Table>* table) {
   }
   const Status checked = Initializer::Check(config.initializer, config.dim);
   if (!checked.ok()) return Status::InvalidArgument(who + checked.message());
-  std::shared_ptr<Table> made(new Table(config, ChooseShardBits(config.max_rows, config.tier.memory_rows)));
+  std::shared_ptr<Table> made(new Table(config, ChooseShardBits(config)));
   if (!made->store_.usable() || (made->tier_ != nullptr && !made->tier_->usable()))
     return Status::ResourceExhausted(who + "no address space left for its rows");
   *table = std::move(made);

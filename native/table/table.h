@@ -44,7 +44,8 @@ constexpr int64_t kRowBits = UINT32_MAX;
 struct TableConfig {
   std::string name;
   int dim = 0;
-  int64_t max_rows = 0;  // 0: no limit
+  int64_t max_rows = 0;       // 0: no limit
+  int64_t expected_rows = 0;  // without a limit: about how many there will be, if that is known
   InitializerSpec initializer;
   std::vector<int64_t> padding_keys;  // their rows are read, never updated
   TierConfig tier;

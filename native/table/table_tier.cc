@@ -119,22 +119,15 @@ Status Table::Promote(int shard, const int64_t* keys, int64_t n, int64_t fresh, 
   std::sort(cold.begin(), cold.end(),
             [](const Cold& a, const Cold& b) { return a.place != b.place ? a.place < b.place : a.i < b.i; });
   auto is_twin = [&](size_t c) { return c > 0 && cold[c].place == cold[c - 1].place; };
-  int64_t rows = 0;
-  for (size_t c = 0; c < cold.size(); ++c) rows += is_twin(c) ? 0 : 1;
-
+  std::vector<uint32_t> places;
+  for (size_t c = 0; c < cold.size(); ++c) {
+    if (!is_twin(c)) places.push_back(cold[c].place);
+  }
+  const int64_t rows = static_cast<int64_t>(places.size());
   std::vector<char> records(rows * bytes);
   if (rows > 0) {
     const auto start = std::chrono::steady_clock::now();
-    // Preparation may have had no time for it, or none of these rows was on disk then.
-    DiskStore::ReadAhead ahead;
-    for (const Cold& c : cold) ahead.Add(disk, c.place);
-    ahead.Start();
-    char* record = records.data();
-    for (size_t c = 0; c < cold.size(); ++c) {
-      if (is_twin(c)) continue;
-      MXREC_RETURN_IF_ERROR(Explained(disk.Read(cold[c].place, 1, record)));
-      record += bytes;
-    }
+    MXREC_RETURN_IF_ERROR(Explained(disk.ReadEach(places, records.data())));
     tier_->read_time.fetch_add((std::chrono::steady_clock::now() - start).count(), std::memory_order_relaxed);
   }
   MXREC_RETURN_IF_ERROR(MakeRoom(shard, rows + fresh));
