@@ -1,24 +1,36 @@
 """`python -m mx_rec`: the command line."""
 
 import argparse
+import os
 import sys
 
 import mx_rec
-from mx_rec.cli import demo
+from mx_rec.cli import demo, diff, export, inspect, prune, verify
+from mx_rec.saver import _reading
 
 
 def main(arguments=None) -> int:
     """Runs a command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m mx_rec", description=mx_rec.__doc__.partition(": ")[2])
     parser.add_argument("--version", action="version", version=f"mx_rec {mx_rec.version()}")
-    commands = parser.add_subparsers(title="commands", metavar="<command>")
-    demo.add_command(commands)
+    commands = parser.add_subparsers(title="commands", metavar="<command>", dest="command")
+    for module in (demo, inspect, verify, diff, prune, export):
+        module.add_command(commands)
     options = parser.parse_args(arguments)
     if not hasattr(options, "run"):
         parser.print_help()
         return 0
     try:
-        return options.run(options)
+        status = options.run(options)
+        sys.stdout.flush()
+        return status
+    except _reading.CheckpointError as error:
+        print(f"{parser.prog} {options.command}: {error}", file=sys.stderr)
+        return 1 if isinstance(error, _reading.DamagedError) else 2
+    except BrokenPipeError:
+        # `| head` has seen enough. What Python still holds would be an error again when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:
         return 130  # as a shell reports a program that SIGINT ended
 

@@ -1,0 +1,258 @@
+"""`python -m mx_rec prune`: removes checkpoints that are no longer wanted, both halves of each.
+
+Checkpoints are taken by name: "model-100" and "model-200" belong together, "best-100" to others. Those without a step
+at the end of the name are left alone, as are names under which no tables were ever saved. What is removed is older, by
+step, than one that was just verified.
+"""
+
+import argparse
+import dataclasses
+import os
+import re
+import shutil
+from typing import Optional
+
+from mx_rec.cli import verify
+from mx_rec.saver import _directory, _reading
+
+_DESCRIPTION = """\
+Removes the older checkpoints in a directory, dense files and tables, and what killed processes left of them. Of every
+name (model-*, best-*) the newest N that pass verification stay, and the one that TensorFlow's `checkpoint` file calls
+the latest. Damaged ones go if a newer one is whole. The `checkpoint` file is updated. Run it on the machine that
+trains: elsewhere it cannot tell a save under way from one that was killed.
+"""
+_DENSE = r"\.(index|meta|data-\d{5}-of-\d{5})"
+
+
+def add_command(commands) -> None:
+    """Adds `prune` to the command line's subparsers."""
+    parser = commands.add_parser("prune", help="remove older checkpoints", description=_DESCRIPTION)
+    parser.add_argument("dir", metavar="DIR", help="the directory with checkpoints")
+    parser.add_argument("--keep", type=_positive, required=True, metavar="N", help="how many whole ones stay")
+    parser.add_argument("--every", type=_positive, metavar="M", help="those whose step is a multiple of M stay as well")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    parser.set_defaults(run=run)
+
+
+def run(options) -> int:
+    """Runs the command; returns the exit status."""
+    if not os.path.isdir(options.dir):
+        raise _reading.CheckpointError(f"'{options.dir}' is no directory; give the one with checkpoints")
+    directory = os.path.abspath(options.dir)
+    leftovers = _find_leftovers(directory)
+    states = _read_states(directory)
+    families = _families(directory)
+    plans = [_plan(prefixes, options, states, leftovers.busy) for prefixes in families.values()]
+    if not plans:
+        print(f"'{options.dir}' holds no checkpoints with tables whose names end in a step")
+    for plan in plans:
+        plan.show(options.dry_run)
+    for path in leftovers.dead:
+        verb = "complete" if path in leftovers.whole else "remove"
+        print(_line(verb, options.dry_run, path, "left by a process that ended"))
+    removed = [prefix for plan in plans for prefix in plan.remove]
+    size = sum(map(_size, [*sum(map(_files, removed), []), *(set(leftovers.dead) - leftovers.whole)]))
+    if not options.dry_run:
+        leftovers.settle()
+        # First: whoever reads them while files go must not be sent to one of these.
+        _update_states(directory, states, removed, [plan.newest for plan in plans])
+        for prefix in removed:
+            _remove(prefix)
+    print(f"{'would free' if options.dry_run else 'freed'} {size:,} bytes")
+    if any(plan.newest is None for plan in plans):
+        return 1
+    left = [path for prefix in removed for path in _files(prefix)]
+    if left and not options.dry_run:
+        raise _reading.CheckpointError(f"could not be removed: {', '.join(left)}")
+    return 0
+
+
+def _positive(text):
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1, got {text!r}")
+    return number
+
+
+def _line(verb, dry_run, path, reason=""):
+    verb = f"would {verb}" if dry_run and verb in ("remove", "complete") else verb
+    return f"{verb:<14}{os.path.basename(path)}" + (f"   ({reason})" if reason else "")
+
+
+# ---- What there is.
+
+
+def _families(directory):
+    """{name: prefixes from new to old} of those under which tables were saved, with a step."""
+    found = {*_reading.list_prefixes(directory)}
+    names = {_reading.split_step(prefix)[0] for prefix in found}
+    dense = (re.fullmatch(f"(.+-\\d+){_DENSE}", name) for name in os.listdir(directory))
+    found |= {os.path.join(directory, match.group(1)) for match in dense if match}
+    families = {}
+    held = [prefix for prefix in found if _files(prefix)]
+    for prefix in sorted(held, key=lambda prefix: _reading.split_step(prefix)[1] or 0, reverse=True):
+        name, step = _reading.split_step(prefix)
+        if step is not None and name in names:
+            families.setdefault(name, []).append(prefix)
+    return families
+
+
+def _files(prefix):
+    """The paths of a checkpoint's two halves, as far as they exist."""
+    parent, name = os.path.split(prefix)
+    dense = [os.path.join(parent, n) for n in sorted(os.listdir(parent)) if re.fullmatch(re.escape(name) + _DENSE, n)]
+    tables = _directory.of(prefix)
+    return [*dense, tables] if os.path.lexists(tables) else dense
+
+
+def _size(path):
+    inside = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+    return sum(os.lstat(file).st_size for file in inside) if os.path.isdir(path) else os.lstat(path).st_size
+
+
+@dataclasses.dataclass(frozen=True)
+class _Leftovers:
+    """Temporary directories, as _directory.py names them."""
+
+    dead: list[str]  # of processes that ended
+    whole: set[str]  # those of them that hold the tables of a checkpoint whose save was interrupted later
+    busy: set[str]  # prefixes that a process may be saving or removing now
+
+    def settle(self) -> None:
+        """Puts those that are whole where they belong, and removes the others."""
+        for path in self.dead:
+            if path in self.whole:
+                _directory.put_in_place(path, _directory.of(_reading.prefix_of(path)))
+            else:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _find_leftovers(directory):
+    names = [name for name in sorted(os.listdir(directory)) if re.fullmatch(r"\.sparse-.+\.(tmp|old)-\d+", name)]
+    paths = [os.path.join(directory, name) for name in names]
+    dead = [path for path in paths if not _directory._is_alive(path)]
+    prefixes = {path: _reading.prefix_of(path) for path in paths}
+    # Without a dense part a save has not come far enough to be completed.
+    saved = [path for path in dead if os.path.exists(prefixes[path] + ".index")]
+    whole = {path for path in saved if _directory.locate(prefixes[path]) == path}
+    return _Leftovers(dead, whole, {prefixes[path] for path in paths if path not in dead})
+
+
+# ---- What to do.
+
+
+@dataclasses.dataclass
+class _Plan:
+    """For the checkpoints of one name. Prefixes, each with the reason, which may be empty."""
+
+    keep: dict[str, str] = dataclasses.field(default_factory=dict)
+    leave: dict[str, str] = dataclasses.field(default_factory=dict)  # kept for now, though not whole
+    remove: dict[str, str] = dataclasses.field(default_factory=dict)
+    newest: Optional[str] = None  # the newest whole one
+
+    def show(self, dry_run):
+        for verb, prefixes in (("keep", self.keep), ("leave", self.leave), ("remove", self.remove)):
+            for prefix, reason in prefixes.items():
+                print(_line(verb, dry_run, prefix, reason))
+
+
+def _plan(prefixes, options, states, busy):
+    """Verifies from new to old, as far as the answer matters."""
+    plan, latest = _Plan(), {paths[0] for paths in states.values()}
+    for prefix in prefixes:
+        step = _reading.split_step(prefix)[1]
+        is_multiple = options.every is not None and step % options.every == 0
+        if prefix in busy:
+            plan.leave[prefix] = "a process may be at work on it"
+            continue
+        if len(plan.keep) >= options.keep and prefix not in latest and not is_multiple:
+            plan.remove[prefix] = ""
+            continue
+        flaw = _flaw(prefix)
+        if flaw is None:
+            beyond = "the latest, by TensorFlow's file" if prefix in latest else f"a multiple of {options.every}"
+            plan.keep[prefix] = beyond if len(plan.keep) >= options.keep else ""
+            plan.newest = plan.newest or prefix
+        elif plan.newest is None:
+            plan.leave[prefix] = f"no newer one is whole; {flaw}"
+        else:
+            plan.remove[prefix] = flaw
+    return plan
+
+
+def _flaw(prefix):
+    """Why a checkpoint cannot be restored, or None."""
+    if not os.path.isdir(_directory.locate(prefix)):
+        return "without tables"
+    try:
+        checkpoint = _reading.open_checkpoint(prefix)
+        if checkpoint.dense == "missing":
+            return "without a dense part"
+        damage = verify.check_with_bar(checkpoint).damage
+    except _reading.DamagedError as error:
+        damage = [str(error)]
+    return "; ".join(damage) or None
+
+
+# ---- TensorFlow's state files.
+
+
+def _read_states(directory):
+    """{file name: the checkpoints it names, the latest first}: `checkpoint`, and others of Saver's latest_filename."""
+    paths = [os.path.join(directory, name) for name in os.listdir(directory)]
+    states = {os.path.basename(path): _reading.read_state(path) for path in paths if os.path.isfile(path)}
+    return {name: named for name, named in states.items() if named}
+
+
+def _update_states(directory, states, removed, newest):
+    """Has no state file name a removed checkpoint. One whose latest went gets the newest whole one of that name."""
+    gone = set(removed)
+    stale = [name for name, named in states.items() if not gone.isdisjoint(named)]
+    if not stale:
+        return
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    from tensorflow.python.checkpoint import checkpoint_management
+
+    for name in stale:
+        state = checkpoint_management.get_checkpoint_state(directory, name)
+        is_relative = _names_relative_paths(os.path.join(directory, name))
+        named = [_reading.at_home(path, directory) for path in state.all_model_checkpoint_paths]
+        times = dict(zip(named, state.all_model_checkpoint_timestamps))
+        latest = _reading.at_home(state.model_checkpoint_path, directory)
+        if latest in gone:
+            family = _reading.split_step(latest)[0]
+            latest = next(prefix for prefix in newest if prefix and _reading.split_step(prefix)[0] == family)
+        # TensorFlow wants the latest to be the last one.
+        paths = [path for path in dict.fromkeys(named) if path not in gone and path != latest] + [latest]
+        has_times = all(path in times for path in paths)
+        checkpoint_management.update_checkpoint_state_internal(
+            save_dir=directory,
+            model_checkpoint_path=latest,
+            all_model_checkpoint_paths=paths,
+            latest_filename=name,
+            save_relative_paths=is_relative,
+            all_model_checkpoint_timestamps=[times[path] for path in paths] if has_times else None,
+            last_preserved_timestamp=state.last_preserved_timestamp or None,
+        )
+
+
+def _names_relative_paths(path):
+    with open(path, encoding="utf-8") as file:
+        return not re.search(r'^model_checkpoint_path: "/', file.read(), re.MULTILINE)
+
+
+# ---- Removing.
+
+
+def _remove(prefix):
+    """The tables last: without them the dense part could be restored as a model without tables."""
+    for path in _files(prefix):
+        if path != _directory.of(prefix):
+            try:
+                os.remove(path)
+            except OSError:
+                pass  # told at the end, with what else is left
+    _directory.remove(_directory.of(prefix))

@@ -1,0 +1,181 @@
+"""`python -m mx_rec verify`: whether checkpoints are whole, and the check itself, which other commands make too."""
+
+import dataclasses
+import os
+import re
+from typing import Callable, Optional
+
+import numpy as np
+from tqdm import tqdm
+
+from mx_rec.saver import _manifest, _reading
+
+_DESCRIPTION = """\
+Checks every file of the tables against the size and CRC32C in the manifest, sizes against attributes, that no key
+occurs twice and that all columns have as many rows, and that the dense part beside was written by the same save. Prints
+a line per checkpoint; the exit status is 1 if one is damaged. Of a checkpoint without a manifest, as the original SDK
+writes them, sizes and keys alone can be checked.
+"""
+_MAX_COUNT = 2**32 - 1  # counts and steps (native/table/history.h)
+
+
+@dataclasses.dataclass
+class Findings:
+    """What is wrong with a checkpoint."""
+
+    damage: list[str] = dataclasses.field(default_factory=list)  # each names a file
+    warnings: list[str] = dataclasses.field(default_factory=list)
+
+
+def add_command(commands) -> None:
+    """Adds `verify` to the command line's subparsers."""
+    parser = commands.add_parser("verify", help="check that checkpoints are whole", description=_DESCRIPTION)
+    parser.add_argument(
+        "path",
+        nargs="+",
+        metavar="PATH",
+        help="a prefix (D/model-7), a sparse directory (D/sparse-model-7), or a directory: all checkpoints in it",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options) -> int:
+    """Runs the command; returns the exit status."""
+    status = 0
+    for path in options.path:
+        for one in _expand(path):
+            try:
+                checkpoint = _reading.open_checkpoint(one)
+                findings = check_with_bar(checkpoint)
+            except _reading.CheckpointError as error:
+                line, is_whole = f"{one}: FAILED: {error}", False
+            else:
+                line, is_whole = _line(checkpoint, findings), not findings.damage
+            print(line, flush=True)
+            status = status if is_whole else 1
+    return status
+
+
+def _expand(path):
+    """The checkpoints that `path` stands for: of a directory with checkpoints, all."""
+    if os.path.isdir(path) and not _reading.is_sparse_directory(path):
+        return _reading.list_prefixes(path) or [path]
+    return [path]
+
+
+def _line(checkpoint, findings):
+    if findings.damage:
+        result = "DAMAGED: " + "; ".join(findings.damage)
+    else:
+        rows = sum(table.rows for table in checkpoint.tables.values())
+        size = sum(table.bytes for table in checkpoint.tables.values())
+        count = len(checkpoint.tables)
+        result = f"ok: {count} table{'s' if count != 1 else ''}, {rows:,} rows, {size:,} bytes"
+    return "; ".join([f"{checkpoint.directory}: {result}", *(f"warning: {text}" for text in findings.warnings)])
+
+
+def check_with_bar(checkpoint: _reading.Checkpoint) -> Findings:
+    """check(), with a progress bar where there is a terminal."""
+    entries = [] if checkpoint.manifest is None else checkpoint.manifest.tables.values()
+    total = sum(facts.bytes for entry in entries for facts in entry.files.values())
+    name = os.path.basename(checkpoint.directory)
+    with tqdm(total=total, desc=name, unit="B", unit_scale=True, disable=None, leave=False) as bar:
+        return check(checkpoint, bar.update)
+
+
+def check(checkpoint: _reading.Checkpoint, advance: Optional[Callable[[int], object]] = None) -> Findings:
+    """Checks everything; calls `advance` with the number of bytes checked since its last call."""
+    findings = Findings()
+    if checkpoint.manifest is None:
+        findings.warnings.append(f"no {_manifest.NAME}: sizes were checked, contents cannot be")
+        if not checkpoint.tables:
+            findings.damage.append(f"directory '{checkpoint.directory}' holds neither a {_manifest.NAME} nor tables")
+    for table in checkpoint.tables.values():
+        findings.damage += check_table(table, advance=advance)
+    foreign = [file for table in checkpoint.tables.values() for file in table.foreign_files()]
+    expected = {_manifest.NAME, *checkpoint.tables}
+    foreign += [os.path.join(checkpoint.directory, n) for n in os.listdir(checkpoint.directory) if n not in expected]
+    if foreign:
+        findings.warnings.append(f"not of this checkpoint: {', '.join(sorted(foreign))}")
+    _check_dense(checkpoint, findings)
+    return findings
+
+
+def check_table(table: _reading.TableFiles, columns=None, advance=None) -> list[str]:
+    """What is wrong with a table, or with the `columns` of it that are named."""
+    damage, bad = [], set()
+    for name, facts in {} if table.entry is None else table.entry.files.items():
+        column = name.partition("/")[0]
+        if columns is not None and column not in columns:
+            continue
+        try:
+            _reading.check_content(os.path.join(table.path, name), facts, advance)
+        except _reading.DamagedError as error:
+            damage.append(str(error))
+            bad.add(column)
+    checks = {"key": _check_keys, "embedding": lambda table: table.floats("embedding")}
+    checks |= {slot: lambda table, slot=slot: table.floats(slot) for slot in table.slots}
+    checks |= {"table_2_threshold": lambda table: table.tracking, "history_record": _check_history}
+    checks |= {"last_step": _check_steps, "admission_filter": lambda table: table.filter()}
+    for column, look in checks.items():
+        if column in bad or (columns is not None and column not in columns):
+            continue  # told already, or not asked for
+        try:
+            look(table)
+        except _reading.DamagedError as error:
+            damage.append(str(error))
+    return list(dict.fromkeys(damage))
+
+
+def _check_keys(table):
+    keys = np.sort(table.keys())
+    twins = np.flatnonzero(keys[1:] == keys[:-1])
+    if len(twins):
+        rows = np.flatnonzero(table.keys() == keys[twins[0]])
+        raise _reading.DamagedError(
+            f"checkpoint file '{table.data_file('key')}' has the key {keys[twins[0]]} twice, in rows {rows[0]} and "
+            f"{rows[1]}"
+        )
+
+
+def _check_history(table):
+    history = table.history()
+    if history is None:
+        return
+    for part in _reading.chunks(len(history.records)):
+        key, count, time = history.records[part].T
+        bad = np.flatnonzero((count < 0) | (count > _MAX_COUNT) | (time < 0))
+        if len(bad):
+            raise _reading.DamagedError(
+                f"checkpoint file '{table.data_file('history_record')}' is damaged: key {key[bad[0]]} has count "
+                f"{count[bad[0]]} and time {time[bad[0]]}"
+            )
+
+
+def _check_steps(table):
+    steps = table.last_steps()
+    if steps is None:
+        return
+    for part in _reading.chunks(len(steps)):
+        bad = np.flatnonzero((steps[part] < 0) | (steps[part] > _MAX_COUNT))
+        if len(bad):
+            row = part.start + bad[0]
+            raise _reading.DamagedError(
+                f"checkpoint file '{table.data_file('last_step')}' is damaged: row {row} has step {steps[row]}"
+            )
+
+
+def _check_dense(checkpoint, findings):
+    prefix = checkpoint.prefix
+    if checkpoint.dense == "missing":
+        findings.warnings.append(f"no dense part: '{prefix}.index' does not exist")
+        return
+    if checkpoint.dense == "differs":
+        findings.damage.append(f"the dense part '{prefix}.index' was written by another save than these tables")
+    # Its own checksums are TensorFlow's to check, when it is restored; a file that was lost is seen by its number.
+    parent, name = os.path.split(prefix)
+    pattern = re.compile(re.escape(name) + r"\.data-(\d{5})-of-(\d{5})")
+    shards = [found.groups() for found in map(pattern.fullmatch, os.listdir(parent or ".")) if found]
+    count = int(shards[0][1]) if shards else 1
+    if {int(number) for number, _ in shards} != set(range(count)):
+        findings.damage.append(f"the dense part '{prefix}' has {len(shards)} of its {count} data files")
