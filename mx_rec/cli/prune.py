@@ -79,7 +79,7 @@ def _positive(text):
 
 def _line(verb, dry_run, path, reason=""):
     verb = f"would {verb}" if dry_run and verb in ("remove", "complete") else verb
-    return f"{verb:<14}{os.path.basename(path)}" + (f"   ({reason})" if reason else "")
+    return f"{verb:<16}{os.path.basename(path)}" + (f"   ({reason})" if reason else "")
 
 
 # ---- What there is.
