@@ -5,12 +5,13 @@ import os
 import sys
 
 import mx_rec
-from mx_rec.cli import demo, diff, export, inspect, prune, verify
-from mx_rec.saver import _reading
 
 
 def main(arguments=None) -> int:
     """Runs a command; returns the exit status."""
+    from mx_rec.cli import demo, diff, export, inspect, prune, verify
+    from mx_rec.saver import _reading
+
     parser = argparse.ArgumentParser(prog="python -m mx_rec", description=mx_rec.__doc__.partition(": ")[2])
     parser.add_argument("--version", action="version", version=f"mx_rec {mx_rec.version()}")
     commands = parser.add_subparsers(title="commands", metavar="<command>", dest="command")
@@ -36,4 +37,6 @@ def main(arguments=None) -> int:
 
 
 if __name__ == "__main__":
+    # Before main imports the commands, as the package's log reads it then: its lines would drown those of a command.
+    os.environ.setdefault("MXREC_LOG_LEVEL", "WARNING")
     sys.exit(main())
