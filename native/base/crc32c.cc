@@ -47,7 +47,27 @@ __attribute__((target("sse4.2"))) uint32_t ExtendSse42(uint32_t crc, const void*
 }
 #endif
 
+// Checksums are polynomials over {0, 1} modulo kPolynomial, the highest bit is the lowest power: a * b.
+constexpr uint32_t Multiply(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (uint32_t bit = uint32_t{1} << 31; bit != 0; bit >>= 1) {
+    if ((a & bit) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) != 0 ? kPolynomial : 0);
+  }
+  return product;
+}
+
 }  // namespace
+
+uint32_t Combine(uint32_t a, uint32_t b, int64_t length) {
+  // A is followed by `length` bytes: a * x^(8 length), by repeated squaring.
+  uint32_t power = uint32_t{1} << 23;  // x^8
+  for (uint64_t n = static_cast<uint64_t>(length); n > 0; n >>= 1) {
+    if ((n & 1) != 0) a = Multiply(a, power);
+    power = Multiply(power, power);
+  }
+  return a ^ b;
+}
 
 uint32_t ExtendPortable(uint32_t crc, const void* data, size_t n) {
   const unsigned char* p = static_cast<const unsigned char*>(data);

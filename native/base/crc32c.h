@@ -16,5 +16,9 @@ uint32_t Extend(uint32_t crc, const void* data, size_t n);
 // The same without the CPU's instruction, for CPUs that lack it and for the tests that compare the two.
 uint32_t ExtendPortable(uint32_t crc, const void* data, size_t n);
 
+// The checksum of A + B, given those of A and B, and the length of B: so that several threads can sum up parts of a
+// file.
+uint32_t Combine(uint32_t a, uint32_t b, int64_t length);
+
 }  // namespace crc32c
 }  // namespace mxrec

@@ -40,6 +40,21 @@ TEST_P(Crc32c, ExtendsOverAnyCut) {
 
 INSTANTIATE_TEST_SUITE_P(BothWays, Crc32c, ::testing::Values(crc32c::Extend, crc32c::ExtendPortable));
 
+TEST(Crc32c, PartsCombineToTheWhole) {
+  std::vector<unsigned char> data(70000);
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<unsigned char>(i * i + (i >> 3));
+  const uint32_t whole = crc32c::Extend(0, data.data(), data.size());
+  for (const size_t cut : {0, 1, 7, 8, 255, 4096, 35001, 69999, 70000}) {
+    const uint32_t head = crc32c::Extend(0, data.data(), cut);
+    const uint32_t tail = crc32c::Extend(0, data.data() + cut, data.size() - cut);
+    EXPECT_EQ(crc32c::Combine(head, tail, static_cast<int64_t>(data.size() - cut)), whole) << "cut at " << cut;
+  }
+  // "123456789" has a well-known checksum; nine parts of one byte.
+  uint32_t sum = 0;
+  for (const char c : std::string("123456789")) sum = crc32c::Combine(sum, crc32c::Extend(0, &c, 1), 1);
+  EXPECT_EQ(sum, 0xe3069283u);
+}
+
 TEST(Crc32c, IsTheSameBothWays) {
   std::vector<unsigned char> data(4099);
   for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<unsigned char>(i * i + (i >> 3));

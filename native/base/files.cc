@@ -22,6 +22,22 @@ Status Failure(const std::string& what, const std::string& path, int error) {
   return Status::IoError("cannot " + what + " '" + path + "': " + strerror(error));
 }
 
+// 0, or what the system said.
+int WriteAll(int fd, int64_t offset, const void* data, size_t n) {
+  const char* p = static_cast<const char*>(data);
+  while (n > 0) {
+    const ssize_t written = pwrite(fd, p, std::min(n, kMaxWrite), offset);
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return errno;
+    }
+    p += written;
+    offset += written;
+    n -= static_cast<size_t>(written);
+  }
+  return 0;
+}
+
 class PosixWritableFile : public WritableFile {
  public:
   PosixWritableFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
@@ -40,6 +56,14 @@ class PosixWritableFile : public WritableFile {
       p += written;
       n -= static_cast<size_t>(written);
     }
+    return Status();
+  }
+
+  Status WriteAt(int64_t offset, const void* data, size_t n) override {
+    const int error = WriteAll(fd_, offset, data, n);
+    if (error != 0) return Failure("write", path_, error);
+    // The disk can begin at once: all that is written is synced in the end.
+    sync_file_range(fd_, offset, static_cast<off64_t>(n), SYNC_FILE_RANGE_WRITE);
     return Status();
   }
 
@@ -108,18 +132,8 @@ class PosixScratchFile : public ScratchFile {
   }
 
   Status Write(int64_t offset, const void* data, size_t n) override {
-    const char* p = static_cast<const char*>(data);
-    while (n > 0) {
-      const ssize_t written = pwrite(fd_, p, std::min(n, kMaxWrite), offset);
-      if (written < 0) {
-        if (errno == EINTR) continue;
-        return Refused("write ", errno);
-      }
-      p += written;
-      offset += written;
-      n -= static_cast<size_t>(written);
-    }
-    return Status();
+    const int error = WriteAll(fd_, offset, data, n);
+    return error == 0 ? Status() : Refused("write ", error);
   }
 
  private:

@@ -18,6 +18,9 @@ class WritableFile {
  public:
   virtual ~WritableFile() = default;  // closes without a word; call Close to learn of errors
   virtual Status Append(const void* data, size_t n) = 0;
+  // Writes bytes anywhere in the file. Different bytes may be written by several threads at once; Append must not be
+  // used in the same file.
+  virtual Status WriteAt(int64_t offset, const void* data, size_t n) = 0;
   // Returns when the content has reached the disk.
   virtual Status Sync() = 0;
   virtual Status Close() = 0;

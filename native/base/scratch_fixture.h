@@ -93,6 +93,7 @@ class ScratchEnv : public Env {
    public:
     explicit Unsynced(std::unique_ptr<WritableFile> real) : real_(std::move(real)) {}
     Status Append(const void* data, size_t n) override { return real_->Append(data, n); }
+    Status WriteAt(int64_t offset, const void* data, size_t n) override { return real_->WriteAt(offset, data, n); }
     Status Sync() override { return Status(); }
     Status Close() override { return real_->Close(); }
 

@@ -34,7 +34,7 @@ Status Save(const char* name, const char* directory, int64_t* rows, mxrec_checkp
     return Status::InvalidArgument("room for " + std::to_string(capacity) + " files is too little");
   }
   std::vector<CheckpointFile> written;
-  MXREC_RETURN_IF_ERROR(WriteTable(Env::Posix(), *table, directory, rows, &written));
+  MXREC_RETURN_IF_ERROR(WriteTable(Env::Posix(), *table, directory, rows, &written, Threads()));
   for (size_t i = 0; i < written.size(); ++i) {
     std::copy_n(written[i].name.c_str(), written[i].name.size() + 1, files[i].name);
     files[i].bytes = written[i].bytes;

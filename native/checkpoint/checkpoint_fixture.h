@@ -58,6 +58,10 @@ class FailingEnv : public Env {
       MXREC_RETURN_IF_ERROR(env_->Next());
       return real_->Append(data, n);
     }
+    Status WriteAt(int64_t offset, const void* data, size_t n) override {
+      MXREC_RETURN_IF_ERROR(env_->Next());
+      return real_->WriteAt(offset, data, n);
+    }
     Status Sync() override {
       MXREC_RETURN_IF_ERROR(env_->Next());
       return real_->Sync();

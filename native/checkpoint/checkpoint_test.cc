@@ -136,6 +136,26 @@ TEST_F(Checkpoint, SavingALoadedTableGivesTheSameFiles) {
   for (size_t i = 0; i < before.size(); ++i) EXPECT_EQ(files_[i].crc32c, before[i].crc32c) << before[i].name;
 }
 
+TEST_F(Checkpoint, TheNumberOfThreadsChangesNoFile) {
+  auto table = MakeTable(7, kTwoSlots);
+  for (int64_t key = 0; key < 50000; ++key) Put(table.get(), key * 7919, static_cast<float>(key));  // buffers fill
+  Save(*table);
+  std::vector<std::string> contents;
+  for (const CheckpointFile& file : files_) {
+    contents.push_back(ReadFile(directory_ + "/" + file.name));
+    EXPECT_EQ(crc32c::Extend(0, contents.back().data(), contents.back().size()), file.crc32c) << file.name;
+  }
+  const std::vector<CheckpointFile> expected = files_;
+  std::filesystem::remove_all(directory_);
+  ASSERT_TRUE(WriteTable(Env::Posix(), *table, directory_, &rows_, &files_, ThreadedFor(5)).ok());
+  ASSERT_EQ(files_.size(), expected.size());
+  for (size_t i = 0; i < files_.size(); ++i) {
+    EXPECT_EQ(files_[i].name, expected[i].name);
+    EXPECT_EQ(files_[i].crc32c, expected[i].crc32c) << files_[i].name;
+    EXPECT_TRUE(ReadFile(directory_ + "/" + files_[i].name) == contents[i]) << files_[i].name;
+  }
+}
+
 TEST_F(Checkpoint, AnEmptyTableIsSavedAndLoaded) {
   auto table = MakeTable(4, kTwoSlots);
   Save(*table);

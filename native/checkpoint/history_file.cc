@@ -4,6 +4,8 @@
 #include <atomic>
 #include <mutex>
 
+#include "checkpoint/output.h"
+
 namespace mxrec {
 namespace {
 
@@ -18,69 +20,64 @@ const int64_t* Words(const FileView& file) { return reinterpret_cast<const int64
 
 }  // namespace
 
-HistoryWriter::HistoryWriter(Env& env, std::string directory, const Table& table)
-    : env_(env),
-      directory_(std::move(directory)),
-      table_(table),
-      history_(DataFile(kHistoryColumn)),
-      steps_(DataFile(kStepColumn)) {}
-
-Status HistoryWriter::Open(Env& env, const std::string& directory, const Table& table,
-                           std::unique_ptr<HistoryWriter>* writer) {
-  std::unique_ptr<HistoryWriter> made(new HistoryWriter(env, directory, table));
-  for (const char* column : {kHistoryColumn, kStepColumn}) {
+Status WriteHistory(Env& env, const std::string& directory, const Table& table, const Table::Still& still,
+                    std::vector<CheckpointFile>* files) {
+  const History& known = *table.history();
+  auto open = [&](Output* out, const char* column) {
     MXREC_RETURN_IF_ERROR(env.MakeDirectory(directory + "/" + column));
+    return out->Open(env, directory);
+  };
+  auto finish = [&](Output* out, const char* column, const std::vector<int64_t>& attribute) {
+    CheckpointFile data;
+    MXREC_RETURN_IF_ERROR(out->Finish(&data));
+    return FinishColumn(env, directory, column, attribute, std::move(data), files);
+  };
+  Output history(DataFile(kHistoryColumn)), steps(DataFile(kStepColumn));
+  MXREC_RETURN_IF_ERROR(open(&history, kHistoryColumn));
+  MXREC_RETURN_IF_ERROR(open(&steps, kStepColumn));
+  const int64_t now = known.now();
+  MXREC_RETURN_IF_ERROR(history.Append(&now, sizeof(now)));
+  int64_t triples = 0, rows = 0;
+  Status status;
+  auto add = [&](int64_t key, int64_t count, int64_t time) {
+    const int64_t triple[kTriple] = {key, count, time};
+    ++triples;
+    if (status.ok()) status = history.Append(triple, sizeof(triple));
+  };
+  for (int s = 0; s < table.shards(); ++s) {
+    still.ForEach(
+        s,
+        [&](int64_t key, int64_t handle) {
+          const RowFacts& facts = known.facts(static_cast<uint32_t>(handle));
+          const int64_t step = facts.step;
+          ++rows;
+          if (status.ok()) status = steps.Append(&step, sizeof(step));
+          add(key, facts.count, facts.time);
+        },
+        [&](const Candidate& candidate) { add(candidate.key, candidate.count, candidate.time); });
+    MXREC_RETURN_IF_ERROR(status);
   }
-  MXREC_RETURN_IF_ERROR(made->history_.Open(env, directory));
-  MXREC_RETURN_IF_ERROR(made->steps_.Open(env, directory));
-  const int64_t now = table.history()->now();
-  MXREC_RETURN_IF_ERROR(made->history_.Append(&now, sizeof(now)));
-  *writer = std::move(made);
-  return Status();
-}
+  MXREC_RETURN_IF_ERROR(finish(&history, kHistoryColumn, {triples, kTriple, kWord}));
+  MXREC_RETURN_IF_ERROR(finish(&steps, kStepColumn, {rows, kWord}));
 
-Status HistoryWriter::AddTriple(int64_t key, int64_t count, int64_t time) {
-  const int64_t triple[kTriple] = {key, count, time};
-  ++triples_;
-  return history_.Append(triple, sizeof(triple));
-}
-
-Status HistoryWriter::AddRow(int64_t key, int64_t handle) {
-  const RowFacts& facts = table_.history()->facts(static_cast<uint32_t>(handle));
-  const int64_t step = facts.step;
-  ++rows_;
-  MXREC_RETURN_IF_ERROR(steps_.Append(&step, sizeof(step)));
-  return AddTriple(key, facts.count, facts.time);
-}
-
-Status HistoryWriter::AddRefused(const Candidate& candidate) {
-  return AddTriple(candidate.key, candidate.count, candidate.time);
-}
-
-Status HistoryWriter::Finish(std::vector<CheckpointFile>* files) {
-  MXREC_RETURN_IF_ERROR(FinishColumn(env_, directory_, kHistoryColumn, {triples_, kTriple, kWord}, &history_, files));
-  MXREC_RETURN_IF_ERROR(FinishColumn(env_, directory_, kStepColumn, {rows_, kWord}, &steps_, files));
-
-  const Tracking tracking = table_.history()->tracking();
+  const Tracking tracking = known.tracking();
   const int32_t thresholds[] = {static_cast<int32_t>(tracking.access_threshold),
                                 static_cast<int32_t>(tracking.eviction_threshold), 1};
   Output out(DataFile(kThresholdColumn));
-  MXREC_RETURN_IF_ERROR(env_.MakeDirectory(directory_ + "/" + kThresholdColumn));
-  MXREC_RETURN_IF_ERROR(out.Open(env_, directory_));
+  MXREC_RETURN_IF_ERROR(open(&out, kThresholdColumn));
   MXREC_RETURN_IF_ERROR(out.Append(thresholds, sizeof(thresholds)));
-  MXREC_RETURN_IF_ERROR(FinishColumn(env_, directory_, kThresholdColumn, {3, sizeof(int32_t)}, &out, files));
+  MXREC_RETURN_IF_ERROR(finish(&out, kThresholdColumn, {3, sizeof(int32_t)}));
   if (tracking.filter_bytes == 0) return Status();
 
   Output filter(DataFile(kFilterColumn));
-  MXREC_RETURN_IF_ERROR(env_.MakeDirectory(directory_ + "/" + kFilterColumn));
-  MXREC_RETURN_IF_ERROR(filter.Open(env_, directory_));
+  MXREC_RETURN_IF_ERROR(open(&filter, kFilterColumn));
   int64_t cells = 0;
-  for (int shard = 0; shard < table_.shards(); ++shard) {
-    const AdmissionFilter& part = *table_.history()->filter(shard);
+  for (int shard = 0; shard < table.shards(); ++shard) {
+    const AdmissionFilter& part = *known.filter(shard);
     MXREC_RETURN_IF_ERROR(filter.Append(part.cells(), part.size() * sizeof(uint16_t)));
     cells += part.size();
   }
-  return FinishColumn(env_, directory_, kFilterColumn, {cells, sizeof(uint16_t)}, &filter, files);
+  return finish(&filter, kFilterColumn, {cells, sizeof(uint16_t)});
 }
 
 Status HistoryReader::Open(Env& env, const std::string& directory, const Table& table, HistoryReader* reader) {

@@ -10,35 +10,14 @@
 #include "base/parallel.h"
 #include "base/status.h"
 #include "checkpoint/layout.h"
-#include "checkpoint/output.h"
 #include "table/table.h"
 
 namespace mxrec {
 
-class HistoryWriter {
- public:
-  // REQUIRES: the table tracks its keys.
-  static Status Open(Env& env, const std::string& directory, const Table& table,
-                     std::unique_ptr<HistoryWriter>* writer);
-
-  // For every row, in the order of the key column, and for every refused key.
-  Status AddRow(int64_t key, int64_t handle);
-  Status AddRefused(const Candidate& candidate);
-  // Adds the files to `files`.
-  Status Finish(std::vector<CheckpointFile>* files);
-
- private:
-  HistoryWriter(Env& env, std::string directory, const Table& table);
-  Status AddTriple(int64_t key, int64_t count, int64_t time);
-
-  Env& env_;
-  std::string directory_;
-  const Table& table_;
-  Output history_;
-  Output steps_;
-  int64_t triples_ = 0;
-  int64_t rows_ = 0;
-};
+// Writes what the table knows of its keys, rows in the order of the key column. Adds the files to `files`. REQUIRES:
+// the table tracks its keys.
+Status WriteHistory(Env& env, const std::string& directory, const Table& table, const Table::Still& still,
+                    std::vector<CheckpointFile>* files);
 
 // What a directory knows of a table's keys; files that are absent are what the table then does not know.
 class HistoryReader {

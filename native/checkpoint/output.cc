@@ -37,16 +37,39 @@ Status Output::Flush() {
   return status;
 }
 
+Status ColumnOutput::Part::Flush() {
+  if (used_ > 0) {
+    Sum& sum = column_->parts_[number_];
+    sum.crc = crc32c::Extend(sum.crc, buffer_.data(), static_cast<size_t>(used_));
+    sum.bytes += used_;
+    MXREC_RETURN_IF_ERROR(column_->file_->WriteAt(offset_, buffer_.data(), static_cast<size_t>(used_)));
+    offset_ += used_;
+    used_ = 0;
+  }
+  if (buffer_.empty()) buffer_.resize(static_cast<size_t>(std::max(kBufferBytes, column_->width_)));
+  return Status();
+}
+
+Status ColumnOutput::Finish(CheckpointFile* facts) {
+  MXREC_RETURN_IF_ERROR(file_->Sync());
+  MXREC_RETURN_IF_ERROR(file_->Close());
+  *facts = {name_, 0, 0};
+  for (const Sum& part : parts_) {
+    facts->crc32c = crc32c::Combine(facts->crc32c, part.crc, part.bytes);
+    facts->bytes += part.bytes;
+  }
+  return Status();
+}
+
 Status FinishColumn(Env& env, const std::string& directory, const std::string& column,
-                    const std::vector<int64_t>& attribute, Output* data, std::vector<CheckpointFile>* files) {
-  CheckpointFile data_facts, attribute_facts;
-  MXREC_RETURN_IF_ERROR(data->Finish(&data_facts));
+                    const std::vector<int64_t>& attribute, CheckpointFile data, std::vector<CheckpointFile>* files) {
+  CheckpointFile attribute_facts;
   const size_t bytes = attribute.size() * sizeof(int64_t);
   Output out(AttributeFile(column), bytes);
   MXREC_RETURN_IF_ERROR(out.Open(env, directory));
   MXREC_RETURN_IF_ERROR(out.Append(attribute.data(), bytes));
   MXREC_RETURN_IF_ERROR(out.Finish(&attribute_facts));
-  files->push_back(std::move(data_facts));
+  files->push_back(std::move(data));
   files->push_back(std::move(attribute_facts));
   return env.SyncDirectory(directory + "/" + column);
 }

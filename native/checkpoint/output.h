@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,8 +36,56 @@ class Output {
   uint32_t crc_ = 0;
 };
 
-// Finishes a column: its data, its attribute and their directory. Adds both files to `files`.
+// A column's data file, whose parts are written by several threads: one part for each shard, in their order.
+class ColumnOutput {
+ public:
+  // `width`: bytes of an element.
+  ColumnOutput(const std::string& column, int64_t width, int parts)
+      : name_(DataFile(column)), width_(width), parts_(static_cast<size_t>(parts)) {}
+
+  Status Open(Env& env, const std::string& directory) { return env.Create(directory + "/" + name_, &file_); }
+  // Returns when the file has reached the disk. REQUIRES: all parts are flushed.
+  Status Finish(CheckpointFile* facts);
+
+  // A part while it is written, by one thread.
+  class Part {
+   public:
+    // `first`: the number of its first element in the file.
+    Part(ColumnOutput* column, int number, int64_t first)
+        : column_(column), number_(number), offset_(first * column->width_) {}
+    Status Append(const void* element) {
+      if (used_ + column_->width_ > static_cast<int64_t>(buffer_.size())) MXREC_RETURN_IF_ERROR(Flush());
+      std::memcpy(buffer_.data() + used_, element, static_cast<size_t>(column_->width_));
+      used_ += column_->width_;
+      return Status();
+    }
+    Status Flush();
+
+   private:
+    // Smaller: more system calls; larger: the bytes leave the cache between copy, checksum and write.
+    static constexpr int64_t kBufferBytes = 256 << 10;
+
+    ColumnOutput* column_;
+    int number_;
+    int64_t offset_;
+    int64_t used_ = 0;
+    std::vector<char> buffer_;
+  };
+
+ private:
+  struct Sum {
+    int64_t bytes = 0;
+    uint32_t crc = 0;
+  };
+
+  std::string name_;
+  int64_t width_;
+  std::vector<Sum> parts_;
+  std::unique_ptr<WritableFile> file_;
+};
+
+// Finishes a column whose data is written: its attribute and their directory. Adds both files to `files`.
 Status FinishColumn(Env& env, const std::string& directory, const std::string& column,
-                    const std::vector<int64_t>& attribute, Output* data, std::vector<CheckpointFile>* files);
+                    const std::vector<int64_t>& attribute, CheckpointFile data, std::vector<CheckpointFile>* files);
 
 }  // namespace mxrec

@@ -1,5 +1,7 @@
 #include "checkpoint/writer.h"
 
+#include <mutex>
+
 #include "checkpoint/history_file.h"
 #include "checkpoint/output.h"
 
@@ -20,52 +22,63 @@ Status CheckSlotName(const std::string& table, const std::string& slot) {
 }  // namespace
 
 Status WriteTable(Env& env, const Table& table, const std::string& directory, int64_t* rows,
-                  std::vector<CheckpointFile>* files) {
+                  std::vector<CheckpointFile>* files, const ParallelFor& parallel) {
   const int64_t dim = table.config().dim;
-  std::vector<std::string> columns = {kKeyColumn, kEmbeddingColumn};
+  std::vector<std::string> names = {kKeyColumn, kEmbeddingColumn};
   for (const SlotSpec& slot : table.layout().slots()) {
     MXREC_RETURN_IF_ERROR(CheckSlotName(table.config().name, slot.name));
-    columns.push_back(slot.name);
+    names.push_back(slot.name);
   }
+  const Table::Still still(table);
+  std::vector<int64_t> starts(1, 0);
+  for (int s = 0; s < table.shards(); ++s) starts.push_back(starts.back() + still.rows(s));
+  *rows = starts.back();
 
   MXREC_RETURN_IF_ERROR(env.MakeDirectory(directory));
-  std::vector<Output> outputs;
-  outputs.reserve(columns.size());
-  for (const std::string& column : columns) {
-    MXREC_RETURN_IF_ERROR(env.MakeDirectory(directory + "/" + column));
-    outputs.emplace_back(DataFile(column));
-    MXREC_RETURN_IF_ERROR(outputs.back().Open(env, directory));
+  std::vector<ColumnOutput> columns;
+  columns.reserve(names.size());
+  for (const std::string& name : names) {
+    MXREC_RETURN_IF_ERROR(env.MakeDirectory(directory + "/" + name));
+    const int64_t width = columns.empty() ? sizeof(int64_t) : dim * static_cast<int64_t>(sizeof(float));
+    columns.emplace_back(name, width, table.shards());
+    MXREC_RETURN_IF_ERROR(columns.back().Open(env, directory));
   }
 
-  std::unique_ptr<HistoryWriter> history;
-  if (table.history() != nullptr) MXREC_RETURN_IF_ERROR(HistoryWriter::Open(env, directory, table, &history));
-
-  int64_t n = 0;
-  Status status;
-  const Status read = table.ForEachRow(
-      [&](int64_t key, int64_t handle, const float* row) {
-        if (!status.ok()) return;  // a walk cannot be left early; it can be idle
-        status = outputs[0].Append(&key, sizeof(key));
-        for (size_t c = 1; status.ok() && c < outputs.size(); ++c) {
-          status = outputs[c].Append(row + static_cast<int64_t>(c - 1) * dim, dim * sizeof(float));
+  // A shard's rows are a part of each column; threads share the shards.
+  std::mutex mutex;
+  Status failure;
+  const int64_t cost = 1 + *rows / table.shards() * dim * static_cast<int64_t>(names.size());  // nanoseconds
+  parallel.Run(table.shards(), cost, [&](int64_t begin, int64_t end) {
+    for (int64_t s = begin; s < end; ++s) {
+      std::vector<ColumnOutput::Part> parts;
+      for (ColumnOutput& column : columns) parts.emplace_back(&column, static_cast<int>(s), starts[s]);
+      Status status = still.ForEachRow(static_cast<int>(s), [&](int64_t key, int64_t, const float* row) {
+        MXREC_RETURN_IF_ERROR(parts[0].Append(&key));
+        for (size_t c = 1; c < parts.size(); ++c) {
+          MXREC_RETURN_IF_ERROR(parts[c].Append(row + static_cast<int64_t>(c - 1) * dim));
         }
-        if (status.ok() && history != nullptr) status = history->AddRow(key, handle);
-        ++n;
-      },
-      [&](const Candidate& candidate) {
-        if (status.ok()) status = history->AddRefused(candidate);
+        return Status();
       });
-  MXREC_RETURN_IF_ERROR(read);
-  MXREC_RETURN_IF_ERROR(status);
+      for (ColumnOutput::Part& part : parts) {
+        if (status.ok()) status = part.Flush();
+      }
+      if (status.ok()) continue;
+      std::lock_guard<std::mutex> lock(mutex);
+      if (failure.ok()) failure = status;
+      return;
+    }
+  });
+  MXREC_RETURN_IF_ERROR(failure);
 
   files->clear();
   for (size_t c = 0; c < columns.size(); ++c) {
-    const std::vector<int64_t> numbers =
-        c == 0 ? std::vector<int64_t>{n, sizeof(int64_t)} : std::vector<int64_t>{n, dim, sizeof(float)};
-    MXREC_RETURN_IF_ERROR(FinishColumn(env, directory, columns[c], numbers, &outputs[c], files));
+    std::vector<int64_t> numbers = {*rows, sizeof(int64_t)};
+    if (c > 0) numbers = {*rows, dim, sizeof(float)};
+    CheckpointFile data;
+    MXREC_RETURN_IF_ERROR(columns[c].Finish(&data));
+    MXREC_RETURN_IF_ERROR(FinishColumn(env, directory, names[c], numbers, std::move(data), files));
   }
-  if (history != nullptr) MXREC_RETURN_IF_ERROR(history->Finish(files));
-  *rows = n;
+  if (table.history() != nullptr) MXREC_RETURN_IF_ERROR(WriteHistory(env, directory, table, still, files));
   return env.SyncDirectory(directory);
 }
 

@@ -510,14 +510,14 @@ Status Table::ReadRow(int64_t key, int64_t handle, std::vector<float>* buffer, c
   return Explained(tier_->disk->Unpack(record.data(), key, buffer->data()));
 }
 
-void Table::Order(int shard, std::vector<int64_t>* keys, std::vector<uint64_t>* order) const {
-  keys->clear();
-  order->clear();
+void Table::Order(int shard, Walk* walk) const {
+  walk->keys.clear();
+  walk->order.clear();
   shards_[shard].index.ForEach([&](int64_t key, uint32_t row) {
-    order->push_back(uint64_t{row} << 32 | keys->size());
-    keys->push_back(key);
+    walk->order.push_back(uint64_t{row} << 32 | walk->keys.size());
+    walk->keys.push_back(key);
   });
-  std::sort(order->begin(), order->end());
+  std::sort(walk->order.begin(), walk->order.end());
 }
 
 int64_t Table::Erase(const int64_t* keys, int64_t n) {

@@ -54,6 +54,19 @@ struct TableConfig {
 bool operator==(const TableConfig& a, const TableConfig& b);
 
 class Table {
+  // To read a shard's index and history.
+  struct ReadLock {
+    std::shared_lock<std::shared_mutex> index;
+    std::unique_lock<std::mutex> history;
+  };
+  // What a walk over rows needs, for one after another.
+  struct Walk {
+    std::vector<int64_t> keys;
+    std::vector<uint64_t> order;
+    std::vector<float> row;
+    std::vector<char> records;
+  };
+
  public:
   static Status Create(const TableConfig& config, std::shared_ptr<Table>* table);
 
@@ -207,46 +220,49 @@ class Table {
   }
   template <typename Fn, typename Refused>
   void ForEach(Fn fn, Refused refused) const {
-    std::vector<int64_t> keys;
-    std::vector<uint64_t> order;
+    Walk walk;
     for (int s = 0; s < shards(); ++s) {
       const ReadLock lock = LockToRead(s);
-      Order(s, &keys, &order);
-      for (const uint64_t word : order) fn(keys[static_cast<uint32_t>(word)], static_cast<int64_t>(word >> 32));
+      WalkKeys(s, &walk, fn);
       if (history_ != nullptr) history_->ForEachRefused(s, refused);
     }
   }
-  // The same with the rows' values, fn(key, handle, row); ends at the first failure to read from disk.
-  template <typename Fn, typename Refused>
-  Status ForEachRow(Fn fn, Refused refused) const {
-    std::vector<int64_t> keys;
-    std::vector<uint64_t> order;
-    std::vector<float> buffer(layout().stride());
-    std::vector<char> records;
+  // The same with the rows' values, Status fn(key, handle, row); ends at the first failure, of fn or of the disk.
+  template <typename Fn>
+  Status ForEachRow(Fn fn) const {
+    Walk walk;
     for (int s = 0; s < shards(); ++s) {
       const ReadLock lock = LockToRead(s);
-      Order(s, &keys, &order);
-      uint32_t first = 0, end = 0;  // places whose records were read
-      for (const uint64_t word : order) {
-        const int64_t key = keys[static_cast<uint32_t>(word)];
-        const uint32_t row = static_cast<uint32_t>(word >> 32);
-        if (!IsOnDisk(row)) {
-          fn(key, int64_t{row}, store_.row(row));
-          continue;
-        }
-        const DiskStore& disk = *tier_->disk;
-        if (row >= end) {  // what is left of the segment, at once
-          first = row;
-          MXREC_RETURN_IF_ERROR(ReadSegment(word, order, &records, &end));
-        }
-        const char* record = records.data() + (row - first) * disk.record_bytes();
-        MXREC_RETURN_IF_ERROR(Explained(disk.Unpack(record, key, buffer.data())));
-        fn(key, int64_t{row}, buffer.data());
-      }
-      if (history_ != nullptr) history_->ForEachRefused(s, refused);
+      MXREC_RETURN_IF_ERROR(WalkRows(s, &walk, fn));
     }
     return Status();
   }
+
+  // The table standing still: no key comes or goes while this lives, in any shard, and nothing is counted. The shards
+  // may be walked by several threads.
+  class Still {
+   public:
+    explicit Still(const Table& table) : table_(table) {
+      for (int s = 0; s < table.shards(); ++s) locks_.push_back(table.LockToRead(s));
+    }
+    int64_t rows(int shard) const { return table_.shards_[shard].index.size(); }
+    // As ForEach and ForEachRow for one shard.
+    template <typename Fn, typename Refused>
+    void ForEach(int shard, Fn fn, Refused refused) const {
+      Walk walk;
+      table_.WalkKeys(shard, &walk, fn);
+      if (table_.history_ != nullptr) table_.history_->ForEachRefused(shard, refused);
+    }
+    template <typename Fn>
+    Status ForEachRow(int shard, Fn fn) const {
+      Walk walk;
+      return table_.WalkRows(shard, &walk, fn);
+    }
+
+   private:
+    const Table& table_;
+    std::vector<ReadLock> locks_;
+  };
 
   int64_t size() const { return size_.load(std::memory_order_relaxed); }
   int64_t capacity() const;  // rows that fit without a new allocation, or max_rows if there is a limit
@@ -324,7 +340,38 @@ class Table {
   bool IsOnDisk(uint32_t row) const { return tier_ != nullptr && (row & kOnDisk) != 0; }
   Status Relayout(const RowLayout& layout);
   // A shard's rows in ascending order: the row number, and in the low half the number of its key, sorted as one word.
-  void Order(int shard, std::vector<int64_t>* keys, std::vector<uint64_t>* order) const;
+  void Order(int shard, Walk* walk) const;
+  // ForEach and ForEachRow for a shard that is locked.
+  template <typename Fn>
+  void WalkKeys(int shard, Walk* walk, Fn fn) const {
+    Order(shard, walk);
+    for (const uint64_t word : walk->order) {
+      fn(walk->keys[static_cast<uint32_t>(word)], static_cast<int64_t>(word >> 32));
+    }
+  }
+  template <typename Fn>
+  Status WalkRows(int shard, Walk* walk, Fn fn) const {
+    Order(shard, walk);
+    uint32_t first = 0, end = 0;  // places whose records were read
+    for (const uint64_t word : walk->order) {
+      const int64_t key = walk->keys[static_cast<uint32_t>(word)];
+      const uint32_t row = static_cast<uint32_t>(word >> 32);
+      if (!IsOnDisk(row)) {
+        MXREC_RETURN_IF_ERROR(fn(key, int64_t{row}, const_cast<const float*>(store_.row(row))));
+        continue;
+      }
+      const DiskStore& disk = *tier_->disk;
+      if (row >= end) {  // what is left of the segment, at once
+        first = row;
+        MXREC_RETURN_IF_ERROR(ReadSegment(word, walk->order, &walk->records, &end));
+      }
+      const char* record = walk->records.data() + (row - first) * disk.record_bytes();
+      walk->row.resize(layout().stride());
+      MXREC_RETURN_IF_ERROR(Explained(disk.Unpack(record, key, walk->row.data())));
+      MXREC_RETURN_IF_ERROR(fn(key, int64_t{row}, const_cast<const float*>(walk->row.data())));
+    }
+    return Status();
+  }
 
   // ---- Of a table with a disk tier; the shard is locked alone.
   // What is to be read of rows found at `hints`; for this the shards may be shared.
@@ -348,11 +395,6 @@ class Table {
                      uint32_t* end) const;
   // An error of the disk tier, saying whose it is and what can be done.
   Status Explained(const Status& status) const;
-  // To read a shard's index and history.
-  struct ReadLock {
-    std::shared_lock<std::shared_mutex> index;
-    std::unique_lock<std::mutex> history;
-  };
   ReadLock LockToRead(int shard) const {
     return {std::shared_lock<std::shared_mutex>(shards_[shard].mutex),
             std::unique_lock<std::mutex>(shards_[shard].history_mutex)};

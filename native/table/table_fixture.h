@@ -127,9 +127,10 @@ inline int64_t RowFloats(const Table& table) {
 // Everything a walk sees, slots included, in its order.
 inline Content Walk(const Table& table) {
   Content content;
-  const Status status = table.ForEachRow(
-      [&](int64_t key, int64_t, const float* row) { content.push_back({key, Floats(row, row + RowFloats(table))}); },
-      [](const Candidate&) {});
+  const Status status = table.ForEachRow([&](int64_t key, int64_t, const float* row) {
+    content.push_back({key, Floats(row, row + RowFloats(table))});
+    return Status();
+  });
   EXPECT_TRUE(status.ok()) << status.message();
   return content;
 }

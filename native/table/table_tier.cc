@@ -276,22 +276,17 @@ Status Table::Relayout(const RowLayout& layout) {
   std::vector<std::vector<Moved>> moved(shards());
   std::vector<float> wide(layout.stride());
   std::vector<char> record(disk->record_bytes());
-  Status failure;
-  const Status read = ForEachRow(
-      [&](int64_t key, int64_t handle, const float* row) {
-        const uint32_t from = static_cast<uint32_t>(handle);
-        if (!IsOnDisk(from) || !failure.ok()) return;
-        MemoryStore::ConvertRow(old, row, layout, wide.data());
-        disk->Pack(key, wide.data(), record.data());
-        const int shard = ShardOf(HashKey(key));
-        uint32_t to;
-        failure = Explained(disk->Append(shard, record.data(), 1, &to));
-        if (failure.ok() && history_ != nullptr) failure = history_->facts().Reserve(to);
-        moved[shard].push_back({key, from, to});
-      },
-      [](const Candidate&) {});
-  MXREC_RETURN_IF_ERROR(read);
-  MXREC_RETURN_IF_ERROR(failure);
+  MXREC_RETURN_IF_ERROR(ForEachRow([&](int64_t key, int64_t handle, const float* row) {
+    const uint32_t from = static_cast<uint32_t>(handle);
+    if (!IsOnDisk(from)) return Status();
+    MemoryStore::ConvertRow(old, row, layout, wide.data());
+    disk->Pack(key, wide.data(), record.data());
+    const int shard = ShardOf(HashKey(key));
+    uint32_t to;
+    MXREC_RETURN_IF_ERROR(Explained(disk->Append(shard, record.data(), 1, &to)));
+    moved[shard].push_back({key, from, to});
+    return history_ == nullptr ? Status() : history_->facts().Reserve(to);
+  }));
   MXREC_RETURN_IF_ERROR(store_.Relayout(layout));
   // Preparation may be looking for hints.
   std::vector<std::unique_lock<std::shared_mutex>> locks;
