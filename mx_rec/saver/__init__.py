@@ -2,4 +2,4 @@
 
 from mx_rec._lazy import attach
 
-__getattr__, __dir__ = attach(__name__, {"export": "mx_rec.saver.sparse"})
+__getattr__, __dir__ = attach(__name__, {"export": "mx_rec.saver.sparse", "lenient": "mx_rec.saver.lenient"})

@@ -33,6 +33,7 @@ from tensorflow.python.util import compat
 
 from mx_rec._native import checkpoint
 from mx_rec.saver import _directory, _history, _manifest
+from mx_rec.saver.lenient import allowed
 from mx_rec.util.log import logger
 
 
@@ -115,6 +116,7 @@ def _build(self, checkpoint_path, build_save, build_restore):
             anchors, dense = _split(variables._all_saveable_objects() if self._var_list is None else self._var_list)
             if anchors:
                 self._mx_rec_anchors = anchors
+                self._mx_rec_is_chosen = self._var_list is not None  # the script says what to restore
                 self._mx_rec_tables_only = not dense
                 self._var_list = dense or [_TablesOnly()]
     return _stock["_build"](self, checkpoint_path, build_save, build_restore)
@@ -192,16 +194,21 @@ def _save(
     _directory.make_parent(directory, save_path)
     _directory.settle(prefix)
     temporary = _directory.hidden(directory, "tmp")
+    has_dense = False
     try:
         os.mkdir(temporary, 0o750)
         entries = {table.table_name: _write_table(table, temporary) for table in tables}
         _manifest.write(_manifest.Manifest(step, None, entries), temporary)
         path = stock(step, False)
+        has_dense = True
         _directory.sync_dense(prefix)
         _manifest.write(_manifest.Manifest(step, _directory.dense_crc32c(prefix), entries), temporary)
         _directory.put_in_place(temporary, directory)
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        # Where a checkpoint of this name has got a new dense part, its old tables no longer fit, but these do: they stay
+        # then, and are found (_directory.locate).
+        if not (has_dense and os.path.isdir(directory)):
+            shutil.rmtree(temporary, ignore_errors=True)
         raise
     if write_state:
         _record(self, path, os.path.dirname(save_path), latest_filename or "checkpoint", meta_graph_suffix)
@@ -267,7 +274,9 @@ def _restore(self, sess, save_path):
         # A prefix without dense files is TensorFlow's to refuse.
         if tables_only or checkpoint_management.checkpoint_exists_internal(prefix):
             directory = _directory.locate(prefix)
-            held = _verify(directory, tables, None if tables_only else _directory.dense_crc32c(prefix))
+            dense = None if tables_only else _directory.dense_crc32c(prefix)
+            held = _verify(directory, tables, dense, getattr(self, "_mx_rec_is_chosen", False))
+            tables = [table for table in tables if table.table_name in held]
     if save_path is None or not tables_only:
         _stock["restore"](self, sess, save_path)
     if tables:
@@ -284,11 +293,22 @@ def _restore(self, sess, save_path):
         sess.run([anchor.initializer for anchor in anchors])
 
 
-def _verify(directory, tables, dense_crc32c):
-    """Raises unless all `tables` can be loaded from `directory`; warns of what is there and will not be used.
+def _differ(is_allowed, what, option):
+    """ValueError saying `what` differs and which option would overlook it; a warning if that is allowed."""
+    if not is_allowed:
+        raise ValueError(
+            f"{what}; restore another checkpoint, or call restore inside mx_rec.saver.lenient({option}=True)"
+        )
+    logger.warning("%s", what)
+
+
+def _verify(directory, tables, dense_crc32c, is_chosen):
+    """Raises unless all `tables` can be loaded from `directory`, and are all there is; see lenient.py for exceptions.
+    `is_chosen`: the script has listed what to restore, so tables beside these are not missed.
 
     Returns the tables of the checkpoint by name, each with its part of the manifest, or None without one.
     """
+    may = allowed()
     if not os.path.isdir(directory):
         raise SparseDirectoryNotFoundError(
             f"the checkpoint has no tables: directory '{directory}' does not exist; copy it to there, restore another "
@@ -305,23 +325,31 @@ def _verify(directory, tables, dense_crc32c):
     else:
         held = manifest.tables
         if manifest.dense_index_crc32c is not None and dense_crc32c not in (None, manifest.dense_index_crc32c):
-            logger.warning(
-                "checkpoint '%s': the dense part beside it was written by another save than these tables", directory
+            _differ(
+                may.other_dense_part,
+                f"checkpoint '{directory}': the dense part beside it was written by another save than these tables",
+                "other_dense_part",
             )
     for table in tables:
         if table.table_name not in held:
-            raise ValueError(
-                f"checkpoint '{directory}': table '{table.table_name}' is not in it, only {sorted(held)}; restore "
-                "another checkpoint, or pass the Saver a var_list without this table's variable"
+            _differ(
+                may.missing_tables,
+                f"checkpoint '{directory}': table '{table.table_name}' is not in it, only {sorted(held)}",
+                "missing_tables",
             )
-        _verify_table(directory, table, held[table.table_name])
+            continue
+        _verify_table(directory, table, held[table.table_name], may)
     unused = sorted(set(held) - {table.table_name for table in tables})
     if unused:
-        logger.warning("checkpoint '%s': tables %s are not restored: the Saver does not cover them", directory, unused)
+        _differ(
+            may.unused_tables or is_chosen,
+            f"checkpoint '{directory}': tables {unused} are not restored: the model, or the Saver, does not have them",
+            "unused_tables",
+        )
     return held
 
 
-def _verify_table(directory, table, entry):
+def _verify_table(directory, table, entry, may):
     name, native = table.table_name, table.native
     path = _table_directory(directory, name)
     if entry is not None and entry.dim != native.dim:
@@ -333,11 +361,10 @@ def _verify_table(directory, table, entry):
     held = set(os.listdir(path)) - {"key", "embedding", *_history.COLUMNS} if entry is None else entry.slots
     fresh = [slot for slot in native.slots if slot not in held]
     if fresh:
-        logger.warning(
-            "checkpoint '%s': table '%s' was saved by optimizer %s with slots %s; slots %s of the model start fresh",
-            directory,
-            name,
-            "unknown" if entry is None else entry.optimizer,
-            sorted(held),
-            fresh,
+        optimizer = "an unknown one" if entry is None else entry.optimizer
+        _differ(
+            may.other_optimizer,
+            f"checkpoint '{directory}': table '{name}' was saved by optimizer {optimizer} with slots {sorted(held)}; "
+            f"slots {fresh} of the model would start fresh",
+            "other_optimizer",
         )
