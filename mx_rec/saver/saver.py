@@ -205,8 +205,8 @@ def _save(
         _manifest.write(_manifest.Manifest(step, _directory.dense_crc32c(prefix), entries), temporary)
         _directory.put_in_place(temporary, directory)
     except BaseException:
-        # Where a checkpoint of this name has got a new dense part, its old tables no longer fit, but these do: they stay
-        # then, and are found (_directory.locate).
+        # Where a checkpoint of this name has got a new dense part, its old tables no longer fit, but these do: so they
+        # stay, and are found (_directory.locate).
         if not (has_dense and os.path.isdir(directory)):
             shutil.rmtree(temporary, ignore_errors=True)
         raise
