@@ -4,11 +4,9 @@
 #include <array>
 #include <chrono>
 #include <cstring>
-#include <numeric>
 #include <random>
 
 #include "base/hash.h"
-#include "table/disk_writer.h"
 
 namespace mxrec {
 namespace {
@@ -360,125 +358,6 @@ Status Table::SetSlots(const std::vector<SlotSpec>& slots) {
   }
   const RowLayout layout(config_.dim, slots);
   return tier_ == nullptr ? store_.Relayout(layout) : Relayout(layout);
-}
-
-Status Table::Assign(int64_t key, const float* const* parts) {
-  const uint64_t hash = HashKey(key);
-  const int shard = ShardOf(hash);
-  Shard& s = shards_[shard];
-  std::unique_lock<std::shared_mutex> lock(s.mutex);
-  int64_t row = s.index.Find(hash, key);
-  if (row == KeyIndex::kNone) {
-    MXREC_RETURN_IF_ERROR(Claim(1));
-    uint32_t fresh = 0;
-    Status status = s.index.Reserve(1);
-    if (status.ok() && tier_ != nullptr) status = MakeRoom(shard, 1);
-    if (status.ok()) status = AddRow(shard, hash, key, &fresh);
-    if (!status.ok()) {
-      Release(1);
-      return status;
-    }
-    inserted_.fetch_add(1, std::memory_order_relaxed);
-    row = fresh;
-  } else if (IsOnDisk(static_cast<uint32_t>(row))) {
-    int64_t handle = kCold;
-    MXREC_RETURN_IF_ERROR(Promote(shard, &key, 1, 0, 0, &handle));
-    row = handle & kRowBits;
-  }
-  float* at = store_.row(static_cast<uint32_t>(row));
-  const size_t count = 1 + store_.layout().slots().size();
-  for (size_t i = 0; i < count; ++i) std::memcpy(at + i * config_.dim, parts[i], config_.dim * sizeof(float));
-  return Status();
-}
-
-Status Table::InsertRows(const int64_t* keys, const float* const* columns, int64_t n, const ParallelFor& parallel) {
-  if (n > UINT32_MAX) return Status::ResourceExhausted("a table cannot hold more than 4 billion rows");
-  MXREC_RETURN_IF_ERROR(Claim(n));
-  std::vector<int64_t> ends(shards() + 1, 0);
-  for (int64_t i = 0; i < n; ++i) ++ends[ShardOf(HashKey(keys[i])) + 1];
-  for (int s = 1; s <= shards(); ++s) ends[s] += ends[s - 1];
-  std::vector<uint32_t> order(n);
-  std::vector<int64_t> at(ends.begin(), ends.end() - 1);
-  for (int64_t i = 0; i < n; ++i) order[at[ShardOf(HashKey(keys[i]))]++] = static_cast<uint32_t>(i);
-
-  std::vector<Status> results(shards());
-  std::vector<int64_t> inserted(shards(), 0);
-  const int64_t cost = 100 * (n / shards() + 1);
-  parallel.Run(shards(), cost, [&](int64_t begin, int64_t end) {
-    for (int64_t s = begin; s < end; ++s) {
-      results[s] =
-          InsertShard(static_cast<int>(s), keys, columns, order.data() + ends[s], ends[s + 1] - ends[s], &inserted[s]);
-    }
-  });
-  const int64_t made = std::accumulate(inserted.begin(), inserted.end(), int64_t{0});
-  inserted_.fetch_add(made, std::memory_order_relaxed);
-  Release(n - made);
-  for (const Status& result : results) MXREC_RETURN_IF_ERROR(result);
-  return Status();
-}
-
-Status Table::InsertShard(int shard, const int64_t* keys, const float* const* columns, const uint32_t* order, int64_t n,
-                          int64_t* inserted) {
-  Shard& s = shards_[shard];
-  const RowLayout& layout = store_.layout();
-  const int64_t dim = config_.dim;
-  auto fill = [&](int64_t from, float* at) {
-    if (columns[0] != nullptr) {
-      std::memcpy(at, columns[0] + from * dim, dim * sizeof(float));
-    } else {
-      initializer_.Fill(keys[from], at);
-    }
-    for (size_t p = 0; p < layout.slots().size(); ++p) {
-      float* slot = at + layout.slot_offset(static_cast<int>(p));
-      if (columns[1 + p] != nullptr) {
-        std::memcpy(slot, columns[1 + p] + from * dim, dim * sizeof(float));
-      } else {
-        std::fill_n(slot, dim, layout.slots()[p].initial_value);
-      }
-    }
-  };
-  std::unique_lock<std::shared_mutex> lock(s.mutex);
-  MXREC_RETURN_IF_ERROR(s.index.Reserve(n));
-  DiskWriter disk(this, shard);
-  auto flush = [&] {
-    int64_t lost;
-    const Status status = disk.Flush(&lost);
-    *inserted -= lost;
-    return status;
-  };
-  for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) {
-      const int64_t next = order[i + kAhead];
-      s.index.Prefetch(HashKey(keys[next]));
-      for (size_t p = 0; p <= layout.slots().size(); ++p) {
-        if (columns[p] != nullptr) __builtin_prefetch(columns[p] + next * dim);
-      }
-    }
-    const int64_t from = order[i], key = keys[from];
-    const uint64_t hash = HashKey(key);
-    if (s.index.Find(hash, key) != KeyIndex::kNone) {
-      MXREC_RETURN_IF_ERROR(flush());
-      return Status::AlreadyExists("table '" + config_.name + "' has a row for key " + std::to_string(key) +
-                                   " already");
-    }
-    if (disk.wanted()) {
-      // The index knows the key at once, so that it cannot come twice, and its place when it is written.
-      s.index.Insert(hash, key, 0);
-      fill(from, disk.Next(key));
-      ++*inserted;
-      if (disk.is_full()) MXREC_RETURN_IF_ERROR(flush());
-      continue;
-    }
-    uint32_t row;
-    const Status added = AddRow(shard, hash, key, &row);
-    if (!added.ok()) {
-      MXREC_RETURN_IF_ERROR(flush());
-      return added;
-    }
-    ++*inserted;
-    fill(from, store_.row(row));
-  }
-  return flush();
 }
 
 Status Table::Read(int64_t key, float* out, bool* found) const {
