@@ -45,7 +45,7 @@ Status WriteHistory(Env& env, const std::string& directory, const Table& table, 
     if (status.ok()) status = history.Append(triple, sizeof(triple));
   };
   for (int s = 0; s < table.shards(); ++s) {
-    still.ForEach(
+    MXREC_RETURN_IF_ERROR(still.ForEach(
         s,
         [&](int64_t key, int64_t handle) {
           const RowFacts& facts = known.facts(static_cast<uint32_t>(handle));
@@ -54,7 +54,7 @@ Status WriteHistory(Env& env, const std::string& directory, const Table& table, 
           if (status.ok()) status = steps.Append(&step, sizeof(step));
           add(key, facts.count, facts.time);
         },
-        [&](const Candidate& candidate) { add(candidate.key, candidate.count, candidate.time); });
+        [&](const Candidate& candidate) { add(candidate.key, candidate.count, candidate.time); }));
     MXREC_RETURN_IF_ERROR(status);
   }
   MXREC_RETURN_IF_ERROR(finish(&history, kHistoryColumn, {triples, kTriple, kWord}));
