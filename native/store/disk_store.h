@@ -65,7 +65,7 @@ class DiskStore {
   //
   // On a cold file a row took 8.4 to 9.5 us this way, reading it later included; 81 us one after another, 20 to 25 us
   // with 8 to 32 threads that read, 7 to 8 us with io_uring, which needs buffers that can be out of date and is
-  // forbidden in most containers (400-byte rows, one core of a VM). In the cache all take 1.1 to 1.7 us, and this 0.6
+  // forbidden in many containers (400-byte rows, one core of a VM). In the cache all take 1.1 to 1.7 us, and this 0.6
   // more: so it looks first.
   class ReadAhead {
    public:
