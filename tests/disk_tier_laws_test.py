@@ -93,7 +93,7 @@ def test_evaluation_reads_rows_on_disk_and_changes_none(tmp_path):
 class Tracked:
     """Training with admission, eviction by time and by count, on fed ids."""
 
-    def __init__(self, policies, **options):
+    def __init__(self, create, policies, **options):
         self.table = model.table("t", v1.truncated_normal_initializer(seed=2), **options)
         self.ids, self.time = v1.placeholder(tf.int64, [None]), v1.placeholder(tf.int64, [])
         v1.add_to_collection("ASCEND_TIMESTAMP", self.time)
@@ -101,7 +101,7 @@ class Tracked:
         embeddings = sparse_lookup(self.table, self.ids, access_and_evict_config=config)
         loss = tf.reduce_sum(tf.square(embeddings - 1.0))
         gradient = tf.gradients(loss, [self.table.variable])[0]
-        self.loss, self.step = loss, OPTIMIZERS["lazy_adam"]().apply_gradients([(gradient, self.table.variable)])
+        self.loss, self.step = loss, create().apply_gradients([(gradient, self.table.variable)])
         self.policies = policies
         self.saver = v1.train.Saver()
 
@@ -125,12 +125,13 @@ class Tracked:
         return {"t": (keys, rows)}, [part.tolist() for part in self.table.native.history(keys)], numbers
 
 
-def test_admission_and_eviction_treat_rows_on_disk_as_all_others(tmp_path, expansion):
+@every_optimizer
+def test_admission_and_eviction_treat_rows_on_disk_as_all_others(create, tmp_path):
     policies = [{"by": "count", "below": 3}, {"by": "norm", "below": 2.0}, {"by": "step", "older_than": 70}]
     outcomes = []
     for number, options in enumerate([IN_MEMORY, on_disk(tmp_path), on_disk(tmp_path)]):
-        with model.process(use_dynamic_expansion=expansion and number > 0), v1.Session() as session:
-            tracked = Tracked(policies, **options)
+        with model.process(use_dynamic_expansion=number == 2), v1.Session() as session:
+            tracked = Tracked(create, policies, **options)
             session.run(v1.global_variables_initializer())
             losses = tracked.train(session, STEPS // 2)
             if number == 2:  # in another process, so to speak
