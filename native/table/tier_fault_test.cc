@@ -134,8 +134,7 @@ TEST_F(TierFault, ADamagedRowIsDataLossAndNotTrained) {
   Floats row(RowFloats(*table));
   bool found;
   EXPECT_EQ(table->Read(3, row.data(), &found).code(), Status::Code::kDataLoss);
-  EXPECT_EQ(table->ForEachRow([](int64_t, int64_t, const float*) { return Status(); }).code(),
-            Status::Code::kDataLoss);
+  EXPECT_EQ(table->ForEachRow([](int64_t, int64_t, const float*) { return Status(); }).code(), Status::Code::kDataLoss);
   // What is in memory can be trained all the same.
   EXPECT_TRUE(TrainStep(table, Range(kKeys - 5, kKeys), 3).ok());
   TrainRows(&rows, *table, Range(kKeys - 5, kKeys), 3);
