@@ -5,6 +5,8 @@ import dataclasses
 import os
 from collections.abc import Mapping
 
+import numpy as np
+
 from mx_rec._native import library
 from mx_rec._native.errors import check
 from mx_rec._native.table import NativeTable
@@ -63,7 +65,9 @@ def load(table: NativeTable, directory: str) -> int:
     return rows.value
 
 
-def crc32c(data: bytes) -> int:
+def crc32c(data, crc: int = 0) -> int:
+    """The checksum of A + `data`, bytes or an array of them, where `crc` is that of A."""
     function = library.core().mxrec_crc32c
     function.restype = ctypes.c_uint32
-    return function(ctypes.c_uint32(0), data, ctypes.c_int64(len(data)))
+    block = np.frombuffer(data, np.uint8)
+    return function(ctypes.c_uint32(crc), ctypes.c_void_p(block.ctypes.data), ctypes.c_int64(block.size))

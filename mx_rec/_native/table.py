@@ -157,12 +157,7 @@ class NativeTable:
     @property
     def tier(self) -> Optional[TierFacts]:
         """The numbers of the disk tier; None if the table has none."""
-        numbers = (ctypes.c_int64 * len(dataclasses.fields(TierFacts)))()
-        code = library.core().mxrec_table_tier(self._encoded, numbers)
-        if code == NOT_FOUND:
-            return None
-        check(code)
-        return TierFacts(*numbers)
+        return self._numbers_if_any(library.core().mxrec_table_tier, TierFacts)
 
     def track(self, tracking: Tracking) -> None:
         """Makes the table count and date its keys (native/table/table.h: Track)."""
@@ -172,12 +167,16 @@ class NativeTable:
     @property
     def tracking(self) -> Optional[Tracking]:
         """What the table tracks now; None if nothing."""
-        numbers = (ctypes.c_int64 * len(dataclasses.fields(Tracking)))()
-        code = library.core().mxrec_table_tracking(self._encoded, numbers)
+        return self._numbers_if_any(library.core().mxrec_table_tracking, Tracking)
+
+    def _numbers_if_any(self, function, kind):
+        """What `function` tells of the table, as a `kind`, a dataclass of whole numbers; None if it finds nothing."""
+        numbers = (ctypes.c_int64 * len(dataclasses.fields(kind)))()
+        code = function(self._encoded, numbers)
         if code == NOT_FOUND:
             return None
         check(code)
-        return Tracking(*numbers)
+        return kind(*numbers)
 
     def restore_tracking(self, access_threshold: int, eviction_threshold: int, coefficient: int, step: int) -> None:
         """Sets what a checkpoint holds beside the history of the keys."""

@@ -133,7 +133,7 @@ class _Leftovers:
 def _find_leftovers(directory):
     names = [name for name in sorted(os.listdir(directory)) if re.fullmatch(r"\.sparse-.+\.(tmp|old)-\d+", name)]
     paths = [os.path.join(directory, name) for name in names]
-    dead = [path for path in paths if not _directory._is_alive(path)]
+    dead = [path for path in paths if not _directory.is_alive(path)]
     prefixes = {path: _reading.prefix_of(path) for path in paths}
     # Without a dense part a save has not come far enough to be completed.
     saved = [path for path in dead if os.path.exists(prefixes[path] + ".index")]

@@ -107,13 +107,13 @@ def settle(prefix: str) -> None:
     disk their process may live on another machine."""
     directory = of(prefix)
     own = re.escape(os.path.basename(directory))
-    temporaries = [path for path in _leftovers(directory, own, "tmp") if not _is_alive(path)]
+    temporaries = [path for path in _leftovers(directory, own, "tmp") if not is_alive(path)]
     if temporaries:
         found = locate(prefix)
         if found in temporaries:
             put_in_place(found, directory)
     for path in temporaries + _leftovers(directory, "sparse-.*", "old"):
-        if not _is_alive(path):
+        if not is_alive(path):
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -135,7 +135,7 @@ def _leftovers(directory, pattern, kind):
     return [os.path.join(parent, name) for name in names if re.fullmatch(rf"\.{pattern}\.{kind}-\d+", name)]
 
 
-def _is_alive(path):
+def is_alive(path):
     """Whether the process that made this hidden directory may still be at work on it."""
     pid = int(path.rpartition("-")[2])
     if pid == os.getpid():

@@ -7,7 +7,6 @@ has a manifest; what the original SDK wrote has none and is read by its attribut
 Imports no TensorFlow: the command line's tools start in a fraction of a second.
 """
 
-import ctypes
 import dataclasses
 import functools
 import json
@@ -18,7 +17,7 @@ from typing import Callable, Optional
 
 import numpy as np
 
-from mx_rec._native import library
+from mx_rec._native import checkpoint
 from mx_rec._native.checkpoint import FileFacts
 from mx_rec._native.table import Tracking
 from mx_rec.saver import _directory, _history, _manifest
@@ -441,15 +440,13 @@ def check_content(path: str, facts: FileFacts, advance: Optional[Callable[[int],
     """Raises DamagedError unless the file has the size and the CRC32C of `facts`. Calls `advance` with the number of
     bytes read since its last call."""
     check_size(path, facts.bytes, "as written")
-    extend = library.core().mxrec_crc32c
-    extend.restype = ctypes.c_uint32
     block = np.empty(min(_BLOCK, max(facts.bytes, 1)), np.uint8)
     crc = 0
     try:
         # Read, not mapped: a bad sector is then an error and not the end of the process.
         with open(path, "rb", buffering=0) as file:
             while count := file.readinto(block):
-                crc = extend(ctypes.c_uint32(crc), ctypes.c_void_p(block.ctypes.data), ctypes.c_int64(count))
+                crc = checkpoint.crc32c(block[:count], crc)
                 if advance is not None:
                     advance(count)
     except OSError as error:

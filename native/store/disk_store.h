@@ -9,8 +9,8 @@
 // A log: rows are appended to the shard's last segment, all rows that leave memory in one step with one write, and
 // never changed. So the disk sees long writes, and no page must be read to be written. A record whose row went back to
 // memory or was erased is dead; a segment with dead records alone is free for any shard, and one that has few live ones
-// can be emptied by appending these again (see Wasteful). At most half of what is used is dead, plus two segments per
-// shard.
+// can be emptied by appending these again (see Wasteful). At most a third of what is used is dead, plus two segments
+// per shard.
 //
 // Files are scratch space: nobody but this object reads them, and they vanish with the process. The checksums guard
 // against disks that lie, not against crashes.

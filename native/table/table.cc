@@ -279,9 +279,7 @@ Status Table::Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles
       row = fresh;
       ++made;
     } else if (tier_ != nullptr) {
-      handles[i] = row;
-      Settle(keys + i, 1, use, handles + i);
-      status = Promote(shard, keys + i, 1, 0, use, handles + i);
+      status = Hold(shard, keys[i], row, use, handles + i);
       if (!status.ok()) break;
       continue;
     }

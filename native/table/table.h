@@ -393,12 +393,16 @@ class Table {
   // Brings rows back for the handles that say so.
   // Makes room for `fresh` rows more.
   Status Promote(int shard, const int64_t* keys, int64_t n, int64_t fresh, int64_t use, int64_t* handles);
+  // The handle of a key that was found at `row`, in memory or on disk.
+  Status Hold(int shard, int64_t key, int64_t row, int64_t use, int64_t* handle);
   // Lets `n` more rows be added in memory, by moving others to disk.
   Status MakeRoom(int shard, int64_t n);
   // Moves rows in memory to disk.
   Status Demote(int shard, const std::vector<uint32_t>& rows);
   // Empties a wasteful segment; false if there is none, or it cannot be done now.
   bool Clean(int shard);
+  // Writes records, with room for what is known of their rows; after a failure none of them is there.
+  Status AppendToDisk(int shard, const char* records, int64_t n, uint32_t* places, bool empty = false);
   // Writes the records of keys whose rows are elsewhere, and frees their rows there. `empty` as for DiskStore::Append.
   Status MoveToDisk(int shard, const std::vector<int64_t>& keys, const std::vector<uint32_t>& from, const char* records,
                     bool empty = false);

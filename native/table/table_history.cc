@@ -57,9 +57,7 @@ Status Table::Record(int shard, const int64_t* keys, const Tally& tally, int64_t
       const uint64_t hash = HashKey(keys[i]);
       const int64_t row = s.index.Find(hash, keys[i]);  // another thread may have inserted it since Resolve
       if (row != KeyIndex::kNone && tier_ != nullptr) {
-        handles[i] = row;
-        Settle(keys + i, 1, use, handles + i);
-        status = Promote(shard, keys + i, 1, 0, use, handles + i);
+        status = Hold(shard, keys[i], row, use, handles + i);
         if (!status.ok()) break;
       } else if (row != KeyIndex::kNone) {
         handles[i] = Handle(keys[i], row, tag);

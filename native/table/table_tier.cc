@@ -158,6 +158,12 @@ Status Table::Promote(int shard, const int64_t* keys, int64_t n, int64_t fresh, 
   return Status();
 }
 
+Status Table::Hold(int shard, int64_t key, int64_t row, int64_t use, int64_t* handle) {
+  *handle = row;
+  Settle(&key, 1, use, handle);
+  return Promote(shard, &key, 1, 0, use, handle);
+}
+
 Status Table::MakeRoom(int shard, int64_t n) {
   const int64_t excess = tier_->frames.occupied(shard) + n - tier_->quota;
   if (excess <= 0) return Status();
@@ -229,18 +235,20 @@ bool Table::Clean(int shard) {
   return true;
 }
 
+Status Table::AppendToDisk(int shard, const char* records, int64_t n, uint32_t* places, bool empty) {
+  MXREC_RETURN_IF_ERROR(Explained(tier_->disk->Append(shard, records, n, places, empty)));
+  Status status;
+  for (int64_t i = 0; history_ != nullptr && status.ok() && i < n; ++i) status = history_->facts().Reserve(places[i]);
+  for (int64_t i = 0; !status.ok() && i < n; ++i) tier_->disk->Free(shard, places[i]);
+  return status;
+}
+
 Status Table::MoveToDisk(int shard, const std::vector<int64_t>& keys, const std::vector<uint32_t>& from,
                          const char* records, bool empty) {
   Shard& s = shards_[shard];
   const int64_t n = static_cast<int64_t>(keys.size());
   std::vector<uint32_t> places(n);
-  MXREC_RETURN_IF_ERROR(Explained(tier_->disk->Append(shard, records, n, places.data(), empty)));
-  Status status;
-  for (int64_t i = 0; history_ != nullptr && status.ok() && i < n; ++i) status = history_->facts().Reserve(places[i]);
-  if (!status.ok()) {
-    for (const uint32_t place : places) tier_->disk->Free(shard, place);
-    return status;
-  }
+  MXREC_RETURN_IF_ERROR(AppendToDisk(shard, records, n, places.data(), empty));
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = i; i % kAhead == 0 && j < std::min(n, i + kAhead); ++j) s.index.Prefetch(HashKey(keys[j]));
     if (history_ != nullptr) history_->facts(places[i]) = history_->facts(from[i]);
@@ -326,7 +334,7 @@ Status Table::DiskWriter::Flush(int64_t* lost) {
   *lost = 0;
   const int64_t n = static_cast<int64_t>(keys_.size());
   if (n == 0) return Status();
-  DiskStore& disk = *table_->tier_->disk;
+  const DiskStore& disk = *table_->tier_->disk;
   KeyIndex& index = table_->shards_[shard_].index;
   History* history = table_->history_.get();
   const int64_t stride = table_->layout().stride();
@@ -335,13 +343,10 @@ Status Table::DiskWriter::Flush(int64_t* lost) {
     disk.Pack(keys_[i], rows_.data() + i * stride, records_.data() + i * disk.record_bytes());
   }
   std::vector<uint32_t> places(n);
-  Status status = table_->Explained(disk.Append(shard_, records_.data(), n, places.data()));
-  const bool written = status.ok();
-  for (int64_t i = 0; history != nullptr && status.ok() && i < n; ++i) status = history->facts().Reserve(places[i]);
+  const Status status = table_->AppendToDisk(shard_, records_.data(), n, places.data());
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t hash = HashKey(keys_[i]);
     if (!status.ok()) {
-      if (written) disk.Free(shard_, places[i]);
       index.Erase(hash, keys_[i]);
       continue;
     }
