@@ -151,4 +151,4 @@ wheel: setup
 
 clean:
 	rm -rf build dist .pytest_cache .ruff_cache .hypothesis .venv*/.installed-*
-	@find mx_rec tests packaging_support benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	@find mx_rec tf_adapter tests packaging_support benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -43,6 +43,7 @@ class Facts:
     seen: int
     refused: int
     candidates: int
+    changes: int  # training batches, writes and evictions so far (native/table/table.h)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -287,6 +288,16 @@ class Eviction:
             library.core().mxrec_eviction_end(self._handle)
 
 
+_generation = 0
+
+
+def generation() -> int:
+    """How often all tables of the process were forgotten: what tells a table from a later one of the same name."""
+    return _generation
+
+
 def clear_all() -> None:
     """Forgets every table of the process."""
+    global _generation
+    _generation += 1
     library.core().mxrec_registry_clear()

@@ -83,9 +83,9 @@ class BaseSparseEmbedding:
         """Makes the variable of shape [0, dim] that stands for the table in TensorFlow's collections and gradients."""
         import tensorflow as tf
 
-        from mx_rec.saver import saver
+        from mx_rec.core import _patches
 
-        saver.install()
+        _patches.install()
         v1 = tf.compat.v1
         # At the root of all scopes and outside of control flow: one anchor per table, under the table's own name.
         with tf.init_scope() if _is_nested() else _root_scope():

@@ -2,4 +2,12 @@
 
 from mx_rec._lazy import attach
 
-__getattr__, __dir__ = attach(__name__, {"export": "mx_rec.saver.sparse", "lenient": "mx_rec.saver.lenient"})
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "export": "mx_rec.saver.sparse",
+        "lenient": "mx_rec.saver.lenient",
+        "rows_only": "mx_rec.saver._warm_start",
+        "warm_start": "mx_rec.saver._warm_start",
+    },
+)

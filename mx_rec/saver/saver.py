@@ -32,7 +32,7 @@ from tensorflow.python.training.saving import saveable_object
 from tensorflow.python.util import compat
 
 from mx_rec._native import checkpoint
-from mx_rec.saver import _directory, _history, _manifest
+from mx_rec.saver import _directory, _history, _live, _manifest, _training
 from mx_rec.saver.lenient import allowed
 from mx_rec.util.log import logger
 
@@ -184,6 +184,7 @@ def _save(
         return stock(global_step, write_state)
 
     started = time.monotonic()
+    _training.put_back(sess.graph)
     save_path = compat.as_str(save_path)
     step, prefix = None, save_path
     if global_step is not None:
@@ -213,6 +214,8 @@ def _save(
     if write_state:
         _record(self, path, os.path.dirname(save_path), latest_filename or "checkpoint", meta_graph_suffix)
 
+    for table in tables:
+        _live.note(table, entries[table.table_name])
     global _last_sparse_dir
     _last_sparse_dir = directory
     logger.info(
@@ -275,19 +278,25 @@ def _restore(self, sess, save_path):
         if tables_only or checkpoint_management.checkpoint_exists_internal(prefix):
             directory = _directory.locate(prefix)
             dense = None if tables_only else _directory.dense_crc32c(prefix)
-            held = _verify(directory, tables, dense, getattr(self, "_mx_rec_is_chosen", False))
+            held = _verify(directory, tables, dense, getattr(self, "_mx_rec_is_chosen", False), sess.graph)
             tables = [table for table in tables if table.table_name in held]
     if save_path is None or not tables_only:
         _stock["restore"](self, sess, save_path)
     if tables:
         started = time.monotonic()
         rows = 0
+        tables = [table for table in tables if not _live.holds(table, held[table.table_name], sess.graph)]
+        _training.put_aside(tables, sess.graph)
         for table in tables:
             path = _table_directory(directory, table.table_name)
             rows += checkpoint.load(table.native, path)
             _history.restore(table, path, held[table.table_name])
+            _live.note(table, held[table.table_name])
         seconds = time.monotonic() - started
-        logger.info("restored %d tables, %d rows in %.1f s: %s", len(tables), rows, seconds, directory)
+        if tables:
+            logger.info("restored %d tables, %d rows in %.1f s: %s", len(tables), rows, seconds, directory)
+        else:
+            logger.info("the tables hold what is in %s", directory)
     if anchors:
         # They are in no file, yet a MonitoredSession starts only when every variable is initialised.
         sess.run([anchor.initializer for anchor in anchors])
@@ -302,7 +311,7 @@ def _differ(is_allowed, what, option):
     logger.warning("%s", what)
 
 
-def _verify(directory, tables, dense_crc32c, is_chosen):
+def _verify(directory, tables, dense_crc32c, is_chosen, graph):
     """Raises unless all `tables` can be loaded from `directory`, and are all there is; see lenient.py for exceptions.
     `is_chosen`: the script has listed what to restore, so tables beside these are not missed.
 
@@ -338,7 +347,7 @@ def _verify(directory, tables, dense_crc32c, is_chosen):
                 "missing_tables",
             )
             continue
-        _verify_table(directory, table, held[table.table_name], may)
+        _verify_table(directory, table, held[table.table_name], may, graph)
     unused = sorted(set(held) - {table.table_name for table in tables})
     if unused:
         _differ(
@@ -349,7 +358,7 @@ def _verify(directory, tables, dense_crc32c, is_chosen):
     return held
 
 
-def _verify_table(directory, table, entry, may):
+def _verify_table(directory, table, entry, may, graph):
     name, native = table.table_name, table.native
     path = _table_directory(directory, name)
     if entry is not None and entry.dim != native.dim:
@@ -357,7 +366,8 @@ def _verify_table(directory, table, entry, may):
             f"checkpoint '{directory}': table '{name}' has dim {entry.dim} on disk, {native.dim} in the model; create "
             "the table with the checkpoint's dim"
         )
-    checkpoint.verify(native, path, {} if entry is None else entry.files)
+    if not _live.holds(table, entry, graph):
+        checkpoint.verify(native, path, {} if entry is None else entry.files)
     held = set(os.listdir(path)) - {"key", "embedding", *_history.COLUMNS} if entry is None else entry.slots
     fresh = [slot for slot in native.slots if slot not in held]
     if fresh:

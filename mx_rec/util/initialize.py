@@ -111,8 +111,8 @@ def _terminate(at_exit=False):
 
     atexit.unregister(_terminate)
     # Only what was ever loaded needs undoing; a script that failed early must not load libraries to end.
-    if "mx_rec.saver.saver" in sys.modules:
-        sys.modules["mx_rec.saver.saver"].uninstall()
+    if "mx_rec.core._patches" in sys.modules:
+        sys.modules["mx_rec.core._patches"].uninstall()
     if "mx_rec.graph._guard" in sys.modules:
         sys.modules["mx_rec.graph._guard"].uninstall()
     if "mx_rec.core._sparse_table" in sys.modules and not at_exit:

@@ -28,7 +28,7 @@ int mxrec_table_set_slots(const char* name, int32_t count, const char* const* sl
 // Copies the name of slot `slot` to out[capacity], zero-terminated. NotFound past the last slot.
 int mxrec_table_slot_name(const char* name, int32_t slot, char* out, int64_t capacity);
 
-// facts[0..8] = rows, capacity, bytes, inserted, erased, shards, seen, refused, candidates
+// facts[0..9] = rows, capacity, bytes, inserted, erased, shards, seen, refused, candidates, changes
 int mxrec_table_facts(const char* name, int64_t* facts);
 
 // What its disk tier has done so far: facts[0..7] = rows in memory, rows on disk, bytes on disk, hits, promotions,
@@ -64,6 +64,7 @@ int mxrec_table_write(const char* name, const int64_t* keys, int64_t n, const fl
 int mxrec_table_keys(const char* name, int64_t* out, int64_t capacity, int64_t* n);
 
 int mxrec_table_erase(const char* name, const int64_t* keys, int64_t n, int64_t* erased);
+// Removes everything and sets the table's clock back.
 int mxrec_table_clear(const char* name);
 
 // See base/heap.h.

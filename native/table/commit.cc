@@ -34,7 +34,10 @@ Status Commit(const std::vector<CommitItem>& items, const ParallelFor& parallel)
   auto tracks = [](const CommitItem& item) { return item.insert && item.table->history() != nullptr; };
   std::unique_ptr<std::atomic<int64_t>[]> missing(new std::atomic<int64_t>[items.size()]());
   int64_t cost = 0;
-  for (const CommitItem& item : items) cost += kResolveCost * item.plan.keys_size;
+  for (const CommitItem& item : items) {
+    if (item.insert) item.table->CountChange();
+    cost += kResolveCost * item.plan.keys_size;
+  }
   ForEachUnit(items, cost, parallel, [&](size_t i, int unit) {
     const TablePlan& plan = items[i].plan;
     const int64_t begin = plan.unit_begin(unit), n = plan.unit_end(unit) - begin;

@@ -197,6 +197,7 @@ class Table {
                     });
     s.epoch += erased;
     Erased(erased);
+    CountChange();
     if (history_ != nullptr && until > 0) history_->ForgetUntil(shard, until);
     return erased;
   }
@@ -285,6 +286,10 @@ class Table {
   const Tier* tier() const { return tier_.get(); }
   int64_t inserted() const { return inserted_.load(std::memory_order_relaxed); }  // since creation; with erased(),
   int64_t erased() const { return erased_.load(std::memory_order_relaxed); }      // inserted = size + erased
+  // Counts what may have changed a row or a fact without changing the number of rows: training batches, and writes from
+  // outside the step. While it, inserted() and erased() stay the same, so does the table.
+  int64_t changes() const { return changes_.load(std::memory_order_relaxed); }
+  void CountChange() { changes_.fetch_add(1, std::memory_order_relaxed); }
   // Lives of keys since creation, and those of them that have got no row (history.h): seen = inserted + refused.
   struct Lives {
     int64_t seen;
@@ -432,6 +437,7 @@ class Table {
   std::atomic<int64_t> size_{0};  // rows, plus rows claimed and not yet inserted
   std::atomic<int64_t> inserted_{0};
   std::atomic<int64_t> erased_{0};
+  std::atomic<int64_t> changes_{0};
   // Another one whenever a key loses its row: the tag of handles without a disk tier.
   std::atomic<int64_t> generation_{0};
 };

@@ -1,0 +1,33 @@
+"""All patches of TensorFlow: what knows nothing of tables and must, while there are some."""
+
+import importlib
+
+# Modules with a list `PATCHES` (mx_rec/_patch.py).
+_MODULES = (
+    "mx_rec.graph._monitored",
+    "mx_rec.saver._estimator",
+    "mx_rec.saver._warm_start",
+    "mx_rec.saver.saved_model",
+)
+
+
+def install() -> None:
+    """Installs all patches; those of a part of TensorFlow that has been imported since the last call, too."""
+    from mx_rec.saver import saver
+
+    saver.install()
+    for patch in _all():
+        patch.install()
+
+
+def uninstall() -> None:
+    """Takes all patches out."""
+    from mx_rec.saver import saver
+
+    saver.uninstall()
+    for patch in _all():
+        patch.uninstall()
+
+
+def _all():
+    return [patch for module in _MODULES for patch in importlib.import_module(module).PATCHES]

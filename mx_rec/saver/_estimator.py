@@ -1,0 +1,44 @@
+"""What Estimators do otherwise when their models have tables."""
+
+import sys
+
+import tensorflow as tf
+
+from mx_rec._patch import Patch
+from mx_rec.core import _graph
+from mx_rec.saver import _training
+from mx_rec.util.log import logger
+
+
+def _find_estimator():
+    module = sys.modules.get("tensorflow_estimator.python.estimator.estimator")
+    return None if module is None else module.Estimator
+
+
+def _train(self, estimator_spec, worker_hooks, hooks, global_step_tensor, saving_listeners):
+    graph = tf.compat.v1.get_default_graph()
+    tables = _graph.state(graph).tables
+    arguments = (hooks, global_step_tensor, saving_listeners)
+    if not tables:
+        return PATCHES[0].stock(self, estimator_spec, worker_hooks, *arguments)
+    if tf.train.latest_checkpoint(self.model_dir) is None:
+        _begin_anew(tables.values(), self.model_dir)
+    with _training.training(graph, self.model_dir) as hook:
+        return PATCHES[0].stock(self, estimator_spec, [*worker_hooks, hook], *arguments)
+
+
+def _begin_anew(tables, model_dir):
+    """Tables outlive Estimators. But where dense variables start from their initial values, rows of an earlier training
+    in this process have no place."""
+    for table in tables:
+        if table.size() > 0:
+            logger.info(
+                "table '%s': training starts anew, as '%s' holds no checkpoint; %d rows of an earlier training go",
+                table.table_name,
+                model_dir,
+                table.size(),
+            )
+        table.native.clear()
+
+
+PATCHES = [Patch(_find_estimator, "_train_with_estimator_spec", _train)]

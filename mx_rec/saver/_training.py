@@ -1,0 +1,95 @@
+"""Rows that an Estimator is training, kept safe while an evaluation in the same process restores other ones.
+
+Tables belong to the process: an evaluation reads those that are being trained. That is what it wants after a save. If
+it restores another checkpoint, the rows of the training wait in a temporary directory until its next step, or save.
+"""
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import tempfile
+from typing import Optional
+
+import tensorflow as tf
+
+from mx_rec._native import checkpoint
+from mx_rec.core import _graph
+from mx_rec.util.log import logger
+
+
+@dataclasses.dataclass
+class _Training:
+    graph: object
+    directory: str  # where there is room for the rows
+    waiting: dict[str, str] = dataclasses.field(default_factory=dict)  # table -> where its rows are
+    tracking: dict[str, object] = dataclasses.field(default_factory=dict)
+    root: Optional[str] = None
+
+
+_open: list[_Training] = []
+
+
+class _PutBackHook(tf.compat.v1.train.SessionRunHook):
+    def __init__(self, training):
+        self._training = training
+
+    def before_run(self, run_context):
+        del run_context
+        if self._training.waiting:
+            _put_back(self._training)
+
+
+@contextlib.contextmanager
+def training(graph, directory):
+    """While it lasts, the tables of `graph` are being trained. Gives the hook that its session needs."""
+    found = _Training(graph, directory)
+    _open.append(found)
+    try:
+        yield _PutBackHook(found)
+        if found.waiting:
+            _put_back(found)
+    finally:
+        _open.remove(found)
+        if found.root is not None:
+            shutil.rmtree(found.root, ignore_errors=True)
+
+
+def put_aside(tables, graph) -> None:
+    """Call before `tables` are replaced by what a restore into `graph` brings."""
+    for one in _open:
+        for table in tables:
+            name = table.table_name
+            if one.graph is graph:  # the training itself begins from other rows
+                one.waiting.pop(name, None)
+                continue
+            if name not in _graph.state(one.graph).tables or name in one.waiting:
+                continue
+            if one.root is None:
+                one.root = tempfile.mkdtemp(prefix=".mx_rec-training-", dir=one.directory)
+            path = os.path.join(one.root, name)
+            checkpoint.save(table.native, path)
+            one.tracking[name] = table.native.tracking
+            one.waiting[name] = path
+            logger.info("table '%s': the rows that are being trained wait in '%s' during an evaluation", name, path)
+
+
+def put_back(graph) -> None:
+    """Call before the tables of `graph` are saved."""
+    for one in _open:
+        if one.graph is graph and one.waiting:
+            _put_back(one)
+
+
+def _put_back(one):
+    tables = _graph.state(one.graph).tables
+    for name, path in list(one.waiting.items()):
+        native = tables[name].native
+        checkpoint.load(native, path)
+        tracking = one.tracking[name]
+        if tracking is not None:
+            native.restore_tracking(
+                tracking.access_threshold, tracking.eviction_threshold, tracking.coefficient, tracking.step
+            )
+        del one.waiting[name]
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,104 @@
+// MxrecServe: loads the tables of an exported model when the model is loaded, before it answers.
+//
+// It runs in the model's initialisation, so whoever can load a SavedModel gets the tables too. `asset` is the path of a
+// file in the model's directory of assets, wherever that is now; the tables lie in ../variables/sparse-variables.
+// Their names contain a number of the export, so a process may load several models, and train one besides. Loading a
+// model again finds its tables there and leaves them alone: nothing changes them.
+#include <mutex>
+
+#include "checkpoint/reader.h"
+#include "table/registry.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+#include "tf/border.h"
+
+namespace mxrec {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+
+REGISTER_OP("MxrecServe")
+    .Input("asset: string")
+    .Attr("tables: list(string) >= 1")
+    .Attr("directories: list(string) >= 1")  // of each table, below sparse-variables
+    .Attr("dims: list(int) >= 1")
+    .Attr("rows: list(int) >= 1")
+    // What the export wrote: all files of all tables.
+    .Attr("table_of_file: list(int)")
+    .Attr("files: list(string)")
+    .Attr("bytes: list(int)")
+    .Attr("crc32c: list(int)")
+    .SetIsStateful()
+    .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
+      tensorflow::shape_inference::ShapeHandle scalar;
+      return c->WithRank(c->input(0), 0, &scalar);
+    });
+
+std::string Parent(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? ".." : path.substr(0, slash);
+}
+
+class ServeOp : public OpKernel {
+ public:
+  explicit ServeOp(OpKernelConstruction* c) : OpKernel(c) {
+    std::vector<int64_t> table_of_file, bytes, crc32c;
+    std::vector<std::string> files;
+    OP_REQUIRES_OK(c, c->GetAttr("tables", &tables_));
+    OP_REQUIRES_OK(c, c->GetAttr("directories", &directories_));
+    OP_REQUIRES_OK(c, c->GetAttr("dims", &dims_));
+    OP_REQUIRES_OK(c, c->GetAttr("rows", &rows_));
+    OP_REQUIRES_OK(c, c->GetAttr("table_of_file", &table_of_file));
+    OP_REQUIRES_OK(c, c->GetAttr("files", &files));
+    OP_REQUIRES_OK(c, c->GetAttr("bytes", &bytes));
+    OP_REQUIRES_OK(c, c->GetAttr("crc32c", &crc32c));
+    const size_t count = tables_.size();
+    OP_REQUIRES(c, count == directories_.size() && count == dims_.size() && count == rows_.size(),
+                absl::InvalidArgumentError("tables, directories, dims and rows must have equal lengths"));
+    OP_REQUIRES(c,
+                files.size() == table_of_file.size() && files.size() == bytes.size() && files.size() == crc32c.size(),
+                absl::InvalidArgumentError("files, table_of_file, bytes and crc32c must have equal lengths"));
+    expected_.resize(count);
+    for (size_t i = 0; i < files.size(); ++i) {
+      OP_REQUIRES(c, table_of_file[i] >= 0 && table_of_file[i] < static_cast<int64_t>(count),
+                  absl::InvalidArgumentError("table_of_file is out of range"));
+      expected_[table_of_file[i]].push_back({files[i], bytes[i], static_cast<uint32_t>(crc32c[i])});
+    }
+  }
+
+  void Compute(OpKernelContext* c) override {
+    static std::mutex loading;
+    std::lock_guard<std::mutex> lock(loading);
+    const std::string asset(c->input(0).scalar<tensorflow::tstring>()());
+    const std::string root = Parent(Parent(asset)) + "/variables/sparse-variables/";
+    for (size_t t = 0; t < tables_.size(); ++t) {
+      OP_REQUIRES_OK(c, ToTensorFlow(Load(t, root + directories_[t], PoolFor(c))));
+    }
+  }
+
+ private:
+  Status Load(size_t t, const std::string& directory, const ParallelFor& parallel) const {
+    TableConfig config;
+    config.name = tables_[t];
+    config.dim = static_cast<int>(dims_[t]);
+    config.expected_rows = rows_[t];
+    std::shared_ptr<Table> table;
+    MXREC_RETURN_IF_ERROR(Registry::Global().FindOrCreate(config, &table));
+    if (table->inserted() > 0) return Status();  // loaded before
+    std::unique_ptr<TableReader> reader;
+    MXREC_RETURN_IF_ERROR(TableReader::Open(Env::Posix(), directory, *table, &reader));
+    MXREC_RETURN_IF_ERROR(reader->Verify(expected_[t], parallel));
+    return reader->Load(table.get(), parallel);
+  }
+
+  std::vector<std::string> tables_, directories_;
+  std::vector<int64_t> dims_, rows_;
+  std::vector<std::vector<CheckpointFile>> expected_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("MxrecServe").Device(tensorflow::DEVICE_CPU), ServeOp);
+
+}  // namespace
+}  // namespace mxrec
