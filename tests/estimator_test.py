@@ -295,7 +295,7 @@ def test_nothing_of_tensorflow_stays_patched(tmp_path):
             estimator.Estimator._train_with_estimator_spec,
             tf.compat.v1.train.warm_start,
             tf.compat.v1.train.Saver.save,
-            tf.compat.v1.saved_model.Builder.add_meta_graph,
+            tf.compat.v1.saved_model.Builder._tag_and_add_meta_graph,
         ]
 
     before = functions()

@@ -97,7 +97,7 @@ class Job:
         if self._default is not None:
             options["serving_default_value"] = tf.constant(self._default)
         if self.is_modified:
-            options.update(modify_graph=mode in self._modified_modes, access_and_evict_config=self._admission)
+            options.update(modify_graph=True, access_and_evict_config=self._admission)
             if self._admission and is_train:
                 v1.add_to_collection(ASCEND_TIMESTAMP, features["time"])
         embeddings = {
@@ -123,9 +123,6 @@ class Job:
             train_op = v1.train.get_global_step().assign_add(1, read_value=False)
         return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
 
-    # Exported graphs have no dataset that ids could move into.
-    _modified_modes = (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT)
-
     def train(self, data, steps=None, hooks=(), **options):
         return self.estimator.train(self.input_fn(data, True, None), steps=steps, hooks=self.hooks(*hooks), **options)
 
@@ -136,6 +133,20 @@ class Job:
         """The predictions, [rows, dim]."""
         found = self.estimator.predict(self.input_fn(data, False), hooks=self.hooks(), **options)
         return np.stack([one["e"] for one in found])
+
+    def export(self, directory):
+        """Where the exported model is."""
+        insert = self.insert(False)
+
+        def receiver():
+            ids = {
+                name: v1.placeholder(tf.int64, [None, 3] if name == "multi" else [None], name=name)
+                for name in model.TABLE_OF
+            }
+            features = dict(ids) if self.is_modified else insert(dict(ids))
+            return tf.estimator.export.ServingInputReceiver(features, ids)
+
+        return self.estimator.export_saved_model(str(directory), receiver).decode()
 
     def train_and_evaluate(self, data, max_steps, evaluation):
         return tf.estimator.train_and_evaluate(

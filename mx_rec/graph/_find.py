@@ -80,6 +80,11 @@ def sources_of(op) -> set[str]:
     return found
 
 
+def reads_dataset(op) -> bool:
+    """Whether an op depends on an iterator."""
+    return any(op.graph.get_operation_by_name(name).type in GET_NEXT for name in sources_of(op))
+
+
 def _reason_to_stay(op) -> Optional[str]:
     if op.type in ("Placeholder", "PlaceholderWithDefault", "PlaceholderV2"):
         return "which is fed in the step"

@@ -24,12 +24,15 @@ def uninstall() -> None:
 
 def _init(self, target="", graph=None, config=None):
     from mx_rec.core import _graph
+    from mx_rec.graph._find import reads_dataset
 
     state = _graph.state(graph)
-    if state.to_move and state.replacements is None:
+    # Ids that come from no dataset, as in a graph that is exported, could not move anyway.
+    forgotten = [] if state.replacements is not None else [one for one in state.to_move if reads_dataset(one.ids.op)]
+    if forgotten:
         self._session = None  # its destructor looks for it
         raise RuntimeError(
-            f"lookup '{state.to_move[0].name}' has modify_graph=True, but the graph has not been modified: call "
+            f"lookup '{forgotten[0].name}' has modify_graph=True, but the graph has not been modified: call "
             "modify_graph_and_start_emb_cache() before the session is made, or add GraphModifierHook() to the hooks of "
             "a monitored session or Estimator"
         )
