@@ -3,7 +3,9 @@
 import importlib
 
 # Modules with a list `PATCHES` (mx_rec/_patch.py).
+_EARLY = ("mx_rec.graph._eos",)
 _MODULES = (
+    *_EARLY,
     "mx_rec.graph._monitored",
     "mx_rec.saver._estimator",
     "mx_rec.saver._warm_start",
@@ -20,6 +22,12 @@ def install() -> None:
         patch.install()
 
 
+def install_early() -> None:
+    """Installs what scripts may use before there is a table. Imports TensorFlow."""
+    for patch in _all(_EARLY):
+        patch.install()
+
+
 def uninstall() -> None:
     """Takes all patches out."""
     from mx_rec.saver import saver
@@ -29,5 +37,5 @@ def uninstall() -> None:
         patch.uninstall()
 
 
-def _all():
-    return [patch for module in _MODULES for patch in importlib.import_module(module).PATCHES]
+def _all(modules=_MODULES):
+    return [patch for module in modules for patch in importlib.import_module(module).PATCHES]

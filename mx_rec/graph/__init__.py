@@ -7,6 +7,8 @@ __getattr__, __dir__ = attach(
     {
         "modify_graph_and_start_emb_cache": "mx_rec.graph.modifier",
         "GraphModifierHook": "mx_rec.graph.modifier",
+        "LookupSubgraphSlicerHook": "mx_rec.graph.hooks",
+        "OrphanLookupKeySlicerHook": "mx_rec.graph.hooks",
         "last_report": "mx_rec.graph._report",
     },
 )

@@ -4,12 +4,13 @@ import tensorflow as tf
 
 
 class Copier:
-    """Copies the slices (graph/_find.py) of lookups that read one batch. Made before the graph changes."""
+    """Copies the slices (graph/_find.py) behind `wanted`, tensors that `who` reads, of one batch. Made before the graph
+    changes."""
 
-    def __init__(self, get_next, lookups, slices):
+    def __init__(self, get_next, wanted, who, slices):
         self._get_next = get_next
-        self._wanted = {tensor.name: tensor for lookup in lookups for tensor in (lookup.ids, *lookup.times)}
-        self._who = ", ".join(f"'{lookup.name}'" for lookup in lookups)
+        self._wanted = {tensor.name: tensor for tensor in wanted}
+        self._who = who
         self._tables = {handle.name: handle for slice_ in slices for handle in slice_.tables}
         ops = {name: op for slice_ in slices for name, op in slice_.ops.items()}
         outside = {get_next.name, *(handle.op.name for handle in self._tables.values())}
@@ -25,8 +26,7 @@ class Copier:
             node.input.extend(inputs)
 
     def __call__(self, batch):
-        """The ids and timestamps of the lookups, by their names, computed from the tensors of a batch by copies in the
-        default graph."""
+        """The wanted tensors, by their names, computed from the tensors of a batch by copies in the default graph."""
         graph = tf.compat.v1.get_default_graph()
         known = {output.name: tensor for output, tensor in zip(self._get_next.outputs, batch)}
         known.update({name: graph.capture(handle) for name, handle in self._tables.items()})
@@ -41,7 +41,7 @@ class Copier:
             )
         except (ValueError, TypeError) as error:
             raise ValueError(
-                f"the sub-graph of the ids of the lookups {self._who} cannot be copied into the dataset behind "
+                f"the sub-graph of the ids of {self._who} cannot be copied into the dataset behind "
                 f"{self._get_next.name}: {error}"
             ) from error
         known.update(zip(computed, copies))

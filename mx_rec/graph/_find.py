@@ -28,8 +28,14 @@ def trace(lookup) -> Slice:
     graph = lookup.plan.graph
     if getattr(graph, "outer_graph", None) is not None or lookup.plan.op._get_control_flow_context() is not None:
         raise Stays("it is inside a branch or a loop")
+    who = f"lookup '{lookup.name}' in table '{lookup.table.table_name}'"
+    return trace_ops([lookup.ids.op, *(times.op for times in lookup.times)], who)
+
+
+def trace_ops(ops, who) -> Slice:
+    """The slice of what `ops` give to `who`."""
     seen, tables, sources = {}, [], {}
-    stack = [lookup.ids.op, *(times.op for times in lookup.times)]
+    stack = list(ops)
     while stack:
         op = stack.pop()
         if op.name in seen or op.name in sources:
@@ -46,9 +52,9 @@ def trace(lookup) -> Slice:
             raise Stays(f"its ids depend on {op.name} ({op.type}), {reason}")
         if op.type in _LOOPS:
             raise ValueError(
-                f"lookup '{lookup.name}' in table '{lookup.table.table_name}': the sub-graph of its ids cannot be "
-                f"copied into the dataset, because {op.name} ({op.type}) is part of a loop; enable control flow v2, "
-                "compute the ids outside of the loop, or look them up with modify_graph=False"
+                f"{who}: the sub-graph of its ids cannot be copied into the dataset, because {op.name} ({op.type}) is "
+                "part of a loop; enable control flow v2, compute the ids outside of the loop, or look them up with "
+                "modify_graph=False"
             )
         seen[op.name] = op
         stack.extend(source.op for source in op.inputs)
@@ -58,11 +64,22 @@ def trace(lookup) -> Slice:
     if len(sources) > 1:
         first, second = sorted(sources)[:2]
         raise ValueError(
-            f"lookup '{lookup.name}' in table '{lookup.table.table_name}': its ids come from two batches, {first} and "
-            f"{second}, and cannot move into either dataset; zip the datasets, or call get_next() once"
+            f"{who}: its ids come from two batches, {first} and {second}, and cannot move into either dataset; zip the "
+            "datasets, or call get_next() once"
         )
     (get_next,) = sources.values()
     return Slice(get_next, {name: op for name, op in seen.items() if op is not None}, tables)
+
+
+def ancestors_of(op) -> dict[str, object]:
+    """The op and all that it depends on, up to iterators, by name."""
+    seen, stack = {}, [op]
+    while stack:
+        op = stack.pop()
+        if op.name not in seen and op.type not in GET_NEXT:
+            seen[op.name] = op
+            stack.extend(source.op for source in op.inputs)
+    return seen
 
 
 def sources_of(op) -> set[str]:

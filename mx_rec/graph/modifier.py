@@ -160,7 +160,9 @@ def _batch(get_next, lookups, slices):
     prepares = {lookup.plan.op for lookup in lookups}
     computed = {lookup.ids.name: lookup.ids for lookup in lookups if lookup.ids.op is not get_next}
     shared = [ids for ids in computed.values() if not prepares.issuperset(ids.consumers())]
-    copier = Copier(get_next, lookups, [slices[lookup.plan.name] for lookup in lookups])
+    wanted = [tensor for lookup in lookups for tensor in (lookup.ids, *lookup.times)]
+    who = "the lookups " + ", ".join(f"'{lookup.name}'" for lookup in lookups)
+    copier = Copier(get_next, wanted, who, [slices[lookup.plan.name] for lookup in lookups])
     return _Batch(get_next, lookups, copier, _merge.groups_of(lookups), shared)
 
 

@@ -3,6 +3,7 @@
 import atexit
 import dataclasses
 import os
+import sys
 
 from mx_rec import _check, _config
 from mx_rec._config import process
@@ -84,6 +85,10 @@ def init(*args, **kwargs) -> None:
     process.config = config
     process.if_load = config.if_load
     atexit.register(_terminate, at_exit=True)
+    if "tensorflow" in sys.modules:  # a script that does not have it cannot have a dataset
+        from mx_rec.core import _patches
+
+        _patches.install_early()
     logger.info("initialized: rank %d of %d, %s", get_rank_id(), get_rank_size(), _summary(config))
 
 
@@ -107,8 +112,6 @@ def terminate_config_initializer() -> None:
 def _terminate(at_exit=False):
     if process.config is None:
         return
-    import sys
-
     atexit.unregister(_terminate)
     # Only what was ever loaded needs undoing; a script that failed early must not load libraries to end.
     if "mx_rec.core._patches" in sys.modules:

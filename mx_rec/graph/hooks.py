@@ -1,0 +1,79 @@
+"""Hooks that prepare a graph for its modification. They stand before GraphModifierHook among the hooks."""
+
+import tensorflow as tf
+
+from mx_rec import _check
+from mx_rec.core import _graph
+from mx_rec.graph import _find, _pipeline
+from mx_rec.graph._copy import Copier
+from mx_rec.util.log import logger
+
+
+class LookupSubgraphSlicerHook(tf.compat.v1.train.SessionRunHook):
+    """Moves ops of some types, where the ids of lookups depend on them, from the step into the dataset, with what they
+    need themselves. No value changes.
+
+    Graph modification moves all that computes the ids of a lookup, so this is for lookups that must stay in the step:
+    because their ids also depend on a variable or a placeholder, say. Ops that depend on such a thing themselves stay.
+
+    Args:
+        op_types: types of ops, such as "StringToHashBucketFast"; at least one.
+    """
+
+    def __init__(self, op_types):
+        _check.instance("op_types", op_types, (list, tuple), "a list of types of ops")
+        if not op_types:
+            raise ValueError("`op_types` must name at least one type of ops, got an empty list")
+        for op_type in op_types:
+            _check.instance("op_types", op_type, str, "a list of strings")
+        self._op_types = frozenset(op_types)
+
+    def begin(self):
+        graph = tf.compat.v1.get_default_graph()
+        slices = {}
+        for lookup in _graph.state(graph).tensor_lookups:
+            if lookup.plan.graph is not graph:
+                continue  # inside a branch
+            for op in _find.ancestors_of(lookup.ids.op).values():
+                if op.type in self._op_types and op.name not in slices:
+                    try:
+                        found = _find.trace_ops([op], f"lookup '{lookup.name}'")
+                        _pipeline.Source(found.get_next.inputs[0].op, [found.get_next]).check()
+                        slices[op.name] = (op, found)
+                    except _find.Stays as reason:
+                        logger.info("slicing: %s (%s) stays in the step: %s", op.name, op.type, reason)
+        batches = {}
+        for op, found in slices.values():
+            batches.setdefault(found.get_next, []).append((op, found))
+        for get_next, moving in batches.items():
+            _move(get_next, moving)
+
+
+class OrphanLookupKeySlicerHook(tf.compat.v1.train.SessionRunHook):
+    """For lookups of ids that come from no dataset, such as constants. They are prepared in the step, with this hook or
+    without; it is accepted so that scripts need not change."""
+
+
+def _move(get_next, moving):
+    """Moves ops, each with its slice, into the dataset behind `get_next`."""
+    moved = {name for _, found in moving for name in found.ops}
+    # What only ops that move themselves read need not leave the dataset.
+    outputs = [
+        output
+        for op, _ in moving
+        for output in op.outputs
+        if any(reader.name not in moved for reader in output.consumers())
+    ]
+    copier = Copier(get_next, outputs, f"the ops {sorted(op.name for op, _ in moving)}", [found for _, found in moving])
+    source = _pipeline.Source(get_next.inputs[0].op, [get_next])
+    first = len(get_next.outputs)
+
+    def copies(flat):
+        found = copier(flat)
+        return [found[output.name] for output in outputs]
+
+    (tensors,) = _pipeline.extend(source, copies, limit=0)
+    for old, new in zip(outputs, tensors[first:]):
+        new.set_shape(old.shape)
+        _pipeline.replace(old, new)
+    logger.info("slicing: moved %d ops from the step into the dataset behind %s", len(moved), get_next.name)
