@@ -8,6 +8,8 @@ import sys
 import pytest
 
 EXAMPLES = sorted((pathlib.Path(__file__).parent.parent / "examples").glob("*.py"))
+# Those with a test of their own below.
+CHECKED = ("estimator", "estimator_warm_start")
 
 
 def run(script, directory):
@@ -16,7 +18,7 @@ def run(script, directory):
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("script", [path for path in EXAMPLES if path.stem not in CHECKED], ids=lambda path: path.stem)
 def test_runs(script, tmp_path):
     run(script, tmp_path)
 
@@ -35,6 +37,24 @@ def test_the_script_in_the_page_on_addresses_runs(tmp_path):
     (script,) = re.findall(r"```python\n(import .*?)```", page, re.DOTALL)
     (tmp_path / "script.py").write_text(script)
     assert "row of id 7: [0.9 0.9 0.9 0.9]" in run(tmp_path / "script.py", tmp_path)
+
+
+def test_estimator_example_goes_on_from_its_last_checkpoint(tmp_path):
+    script = next(path for path in EXAMPLES if path.stem == "estimator")
+    for line in ("from step 0 to 200: AUC 1.000", "from step 200 to 400: AUC 1.000"):
+        output = run(script, tmp_path)
+        assert line in output and "predicted and served" in output
+    assert sorted(path.name for path in (tmp_path / "estimator-model").glob("sparse-*")) == [
+        "sparse-model.ckpt-200",
+        "sparse-model.ckpt-300",
+        "sparse-model.ckpt-400",
+    ]
+
+
+def test_warm_start_example_starts_warm(tmp_path):
+    script = next(path for path in EXAMPLES if path.stem == "estimator_warm_start")
+    cold, warm = re.search(r"([0-9.]+) from scratch, ([0-9.]+) after", run(script, tmp_path)).groups()
+    assert float(warm) < 0.1 < float(cold)
 
 
 def test_session_example_saves_and_restarts_from_its_step_0(tmp_path):
