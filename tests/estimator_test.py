@@ -1,6 +1,7 @@
 """Estimators: tables in model_fn, trained, evaluated and predicted with, in one process or in several."""
 
 import os
+import subprocess
 
 import estimators
 import model
@@ -196,6 +197,17 @@ def test_training_goes_on_with_its_own_rows_after_an_evaluation_of_others_in_bet
     job.evaluate(evaluation_data())  # what was saved last is there
     model.assert_same_rows(job.rows(), rows)
     assert not [name for name in os.listdir(tmp_path / "disturbed") if "mx_rec" in name]
+
+
+def test_rows_that_a_killed_training_left_are_removed(tmp_path):
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left = tmp_path / f".mx_rec-training-abc-{dead.pid}"
+    (left / "own").mkdir(parents=True)
+    alive = tmp_path / ".mx_rec-training-abc-1"
+    alive.mkdir()
+    Job(tmp_path).train(data_of(), 1)
+    assert alive.exists() and not left.exists()
 
 
 def test_an_evaluator_hook_without_checkpoints_sees_the_rows_being_trained(tmp_path):

@@ -134,26 +134,30 @@ class Job:
         found = self.estimator.predict(self.input_fn(data, False), hooks=self.hooks(), **options)
         return np.stack([one["e"] for one in found])
 
-    def export(self, directory):
+    def receiver_fn(self):
+        """The serving_input_fn of an export."""
+        ids = {
+            name: v1.placeholder(tf.int64, [None, 3] if name == "multi" else [None], name=name)
+            for name in model.TABLE_OF
+        }
+        features = dict(ids) if self.is_modified else self.insert(False)(dict(ids))
+        return tf.estimator.export.ServingInputReceiver(features, ids)
+
+    def export(self, directory, **options):
         """Where the exported model is."""
-        insert = self.insert(False)
+        return self.estimator.export_saved_model(str(directory), self.receiver_fn, **options).decode()
 
-        def receiver():
-            ids = {
-                name: v1.placeholder(tf.int64, [None, 3] if name == "multi" else [None], name=name)
-                for name in model.TABLE_OF
-            }
-            features = dict(ids) if self.is_modified else insert(dict(ids))
-            return tf.estimator.export.ServingInputReceiver(features, ids)
-
-        return self.estimator.export_saved_model(str(directory), receiver).decode()
-
-    def train_and_evaluate(self, data, max_steps, evaluation):
+    def train_and_evaluate(self, data, max_steps, evaluation, exporters=None):
         return tf.estimator.train_and_evaluate(
             self.estimator,
             tf.estimator.TrainSpec(self.input_fn(data, True, None), max_steps=max_steps, hooks=self.hooks()),
             tf.estimator.EvalSpec(
-                self.input_fn(evaluation, False), steps=None, hooks=self.hooks(), start_delay_secs=0, throttle_secs=0
+                self.input_fn(evaluation, False),
+                steps=None,
+                hooks=self.hooks(),
+                start_delay_secs=0,
+                throttle_secs=0,
+                exporters=exporters,
             ),
         )
 

@@ -10,7 +10,9 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NATIVE = sorted(p for p in (ROOT / "native").rglob("*") if p.suffix in (".h", ".cc"))
-PYTHON = sorted(p for p in (ROOT / "mx_rec").rglob("*.py") if not p.name.endswith("_test.py"))
+PYTHON = sorted(
+    p for package in ("mx_rec", "tf_adapter") for p in (ROOT / package).rglob("*.py") if not p.name.endswith("_test.py")
+)
 
 
 def test_only_native_tf_includes_tensorflow():
@@ -29,6 +31,16 @@ def test_no_python_runs_inside_a_training_step():
                 if token.type == tokenize.NAME and token.string in forbidden:
                     found.append(f"{path.relative_to(ROOT)}:{token.start[0]}: {token.string}")
     assert found == []
+
+
+def test_functions_that_share_a_name_with_a_module_are_functions():
+    script = """
+import mx_rec.saver.saver, mx_rec.saver.lenient, mx_rec.saver
+for name in dir(mx_rec.saver) + ["lenient"]:
+    assert name.startswith("_") or type(getattr(mx_rec.saver, name)).__name__ == "function", name
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize(

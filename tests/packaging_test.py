@@ -68,6 +68,7 @@ def test_the_wheel_holds_both_libraries_and_no_tests(wheel):
     assert "mx_rec/_native/libmxrec_core.so" in names
     assert "mx_rec/_native/_mxrec_ops.so" in names
     assert "mx_rec/_native/_build_info.py" in names
+    assert "tf_adapter/__init__.py" in names
     assert [n for n in names if n.endswith("_test.py")] == []
     assert {n.split("/")[0].split("-")[0] for n in names} <= {"mx_rec", "rec_sdk_common", "tf_adapter"}
 
@@ -79,6 +80,7 @@ def test_the_wheel_serves_any_python_and_pins_its_tensorflow(wheel):
         metadata = archive.read(name).decode()
     pinned = f"Requires-Dist: {TENSORFLOW.metadata['Name'].replace('_', '-')}=={TENSORFLOW.version}"
     assert pinned in metadata.splitlines()
+    assert "Requires-Dist: tensorflow-estimator<2.16,>=2.15" in metadata.splitlines()
 
 
 def test_the_installed_package_loads_its_ops_outside_the_source_tree(python, tmp_path):
@@ -92,6 +94,17 @@ assert _build_info.PACKAGE_VERSION == mx_rec.__version__
 library.core()
 assert "tensorflow" not in sys.modules
 library.ops()
+"""
+    run_script(python, script, tmp_path)
+
+
+def test_the_installed_package_has_estimators(python, tmp_path):
+    script = """
+import sys
+import tensorflow as tf
+from tf_adapter import NPUEstimator
+assert sys.modules["tf_adapter"].__file__.startswith(sys.prefix)
+assert issubclass(NPUEstimator, tf.estimator.Estimator)
 """
     run_script(python, script, tmp_path)
 

@@ -146,11 +146,21 @@ def test_export_takes_the_rows_of_the_checkpoint_that_is_asked_for(tmp_path):
     job.train(data_of(), 5)
     older = job.predict(evaluation_data())
     job.train(data_of(), 5)
-    insert = job.estimator.export_saved_model
-    job.estimator.export_saved_model = lambda base, receiver: insert(
-        base, receiver, checkpoint_path=str(tmp_path / "model" / "model.ckpt-5")
-    )
-    np.testing.assert_array_equal(serve(job.export(tmp_path / "exported"))(), older)
+    exported = job.export(tmp_path / "exported", checkpoint_path=str(tmp_path / "model" / "model.ckpt-5"))
+    np.testing.assert_array_equal(serve(exported)(), older)
+
+
+@pytest.mark.parametrize("mode", ["bare", "modified"])
+def test_exporters_of_train_and_evaluate_disturb_no_training(mode, tmp_path):
+    expected = Job(tmp_path / "expected", mode)
+    expected.train(data_of(), max_steps=12)
+    rows = expected.rows()
+    job = Job(tmp_path / "model", mode)
+    exporter = tf.estimator.LatestExporter("latest", job.receiver_fn, exports_to_keep=None)
+    job.train_and_evaluate(data_of(), 12, evaluation_data(), exporters=[exporter])
+    model.assert_same_rows(job.rows(), rows)
+    (*_, last) = sorted(path for path in (tmp_path / "model" / "export" / "latest").iterdir())
+    np.testing.assert_array_equal(serve(str(last))(), job.predict(evaluation_data()))
 
 
 def test_session_scripts_export_by_tensorflow_s_own_functions(tmp_path):

@@ -5,6 +5,7 @@ has just saved. A script that calls `restore` itself always gets what is in the 
 """
 
 from mx_rec._native import table as native_table
+from mx_rec.saver import _training
 
 # Table -> (its entry in a manifest, its state when it held just that).
 _held: dict[str, tuple] = {}
@@ -21,8 +22,9 @@ def note(table, entry) -> None:
 def holds(table, entry, graph) -> bool:
     """Whether a restore into `graph` need not load what `entry` describes, because that would change nothing. The entry
     has a checksum of every file, so the same entry means the same rows, wherever they lie."""
-    is_monitored = graph.finalized  # sessions that restore by themselves finalize the graph first
-    return is_monitored and entry is not None and _held.get(table.table_name) == (entry, _state(table.native))
+    # Sessions that restore by themselves finalize the graph first; exporters in the middle of a training do not.
+    may_skip = graph.finalized or _training.is_beside(graph)
+    return may_skip and entry is not None and _held.get(table.table_name) == (entry, _state(table.native))
 
 
 def _state(native):

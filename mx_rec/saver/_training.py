@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from mx_rec._native import checkpoint
 from mx_rec.core import _graph
+from mx_rec.saver import _directory
 from mx_rec.util.log import logger
 
 
@@ -28,6 +29,7 @@ class _Training:
 
 
 _open: list[_Training] = []
+_PREFIX = ".mx_rec-training-"
 
 
 class _PutBackHook(tf.compat.v1.train.SessionRunHook):
@@ -43,6 +45,7 @@ class _PutBackHook(tf.compat.v1.train.SessionRunHook):
 @contextlib.contextmanager
 def training(graph, directory):
     """While it lasts, the tables of `graph` are being trained. Gives the hook that its session needs."""
+    _tidy_up(directory)
     found = _Training(graph, directory)
     _open.append(found)
     try:
@@ -53,6 +56,19 @@ def training(graph, directory):
         _open.remove(found)
         if found.root is not None:
             shutil.rmtree(found.root, ignore_errors=True)
+
+
+def _tidy_up(directory):
+    """Removes what trainings left that were killed during an evaluation."""
+    for name in os.listdir(directory) if os.path.isdir(directory) else ():
+        path = os.path.join(directory, name)
+        if name.startswith(_PREFIX) and not _directory.is_alive(path):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def is_beside(graph) -> bool:
+    """Whether an Estimator is training in another graph."""
+    return any(one.graph is not graph for one in _open)
 
 
 def put_aside(tables, graph) -> None:
@@ -66,7 +82,7 @@ def put_aside(tables, graph) -> None:
             if name not in _graph.state(one.graph).tables or name in one.waiting:
                 continue
             if one.root is None:
-                one.root = tempfile.mkdtemp(prefix=".mx_rec-training-", dir=one.directory)
+                one.root = tempfile.mkdtemp(prefix=_PREFIX, suffix=f"-{os.getpid()}", dir=one.directory)
             path = os.path.join(one.root, name)
             checkpoint.save(table.native, path)
             one.tracking[name] = table.native.tracking
