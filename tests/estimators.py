@@ -15,7 +15,7 @@ from mx_rec.core.asc.helper import FeatureSpec, get_asc_insert_func
 from mx_rec.core.embedding import sparse_lookup
 from mx_rec.core.feature_process import EvictHook
 from mx_rec.graph.modifier import GraphModifierHook
-from mx_rec.optimizers import lazy_adam
+from mx_rec.optimizers import lazy_adam, lazy_adam_by_addr
 from mx_rec.util.variable import get_dense_and_sparse_variable
 
 v1 = tf.compat.v1
@@ -50,9 +50,11 @@ class Job:
         seed=3,
         dim=model.DIM,
         default=None,
+        by_address=False,
     ):
         self.directory, self.mode, self._admission, self._seed, self._dim = directory, mode, admission, seed, dim
         self._default = default  # serving_default_value
+        self._by_address = by_address
         self._names = {name: (rename or {}).get(name, name) for name in model.TABLES}
         self.specs = {
             name: FeatureSpec(name, table_name=self._names[table], **(admission or {}))
@@ -114,10 +116,16 @@ class Job:
         if mode == ModeKeys.EVAL:
             return tf.estimator.EstimatorSpec(mode, loss=loss, eval_metric_ops={"mean": v1.metrics.mean(e)})
         dense, sparse = get_dense_and_sparse_variable()
+        optimizer = lazy_adam.create_hash_optimizer(0.01)
+        if self._by_address:
+            sparse = v1.get_collection("ASCEND_SPARSE_LOOKUP_LOCAL_EMB")
+            optimizer = lazy_adam_by_addr.create_hash_optimizer_by_address(0.01)
         gradients = tf.gradients(loss, dense + sparse)
+        if self._by_address:
+            sparse = v1.get_collection("ASCEND_SPARSE_LOOKUP_ID_OFFSET")
         updates = [
             v1.train.AdamOptimizer(0.01).apply_gradients(zip(gradients[: len(dense)], dense)),
-            lazy_adam.create_hash_optimizer(0.01).apply_gradients(zip(gradients[len(dense) :], sparse)),
+            optimizer.apply_gradients(zip(gradients[len(dense) :], sparse)),
         ]
         with tf.control_dependencies(updates):
             train_op = v1.train.get_global_step().assign_add(1, read_value=False)

@@ -57,6 +57,19 @@ def test_warm_start_example_starts_warm(tmp_path):
     assert float(warm) < 0.1 < float(cold)
 
 
+@pytest.mark.parametrize("version", ["before", "after"])
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_scripts_of_the_page_on_migration_run_and_learn(number, version, tmp_path):
+    page = (EXAMPLES[0].parent.parent / "docs" / "migration.md").read_text()
+    lines = re.findall(r"```diff\n(.*?)```", page, re.DOTALL)[number].splitlines()
+    left_out = "+" if version == "before" else "-"
+    script = "\n".join(line[1:] for line in lines if not line.startswith(left_out))
+    assert ("mx_rec" in script) == (version == "after")
+    (tmp_path / "script.py").write_text(script)
+    loss = float(re.search(r"^loss ([0-9.e-]+)$", run(tmp_path / "script.py", tmp_path), re.MULTILINE).group(1))
+    assert loss < 0.05
+
+
 def test_session_example_saves_and_restarts_from_its_step_0(tmp_path):
     script = next(path for path in EXAMPLES if path.stem == "session_feature_spec")
     first = run(script, tmp_path)

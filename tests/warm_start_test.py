@@ -394,6 +394,31 @@ def test_slots_of_another_optimizer_start_fresh(teachers, tmp_path, log):
     np.testing.assert_array_equal(values[:, 0], expected["shared"][1][:, 0])
 
 
+def test_tables_with_rows_on_disk_and_tables_that_grow_start_warm(teachers, tmp_path):
+    directory, expected, _, _ = teachers[0, False]
+    initializer = v1.truncated_normal_initializer(stddev=0.3, seed=3)
+    with tf.Graph().as_default():
+        tier = {"host_vocabulary_size": 10, "ssd_vocabulary_size": 1000, "ssd_data_path": [str(tmp_path)]}
+        found = model.table("shared", initializer, rows=10, **tier)
+        warm_start(str(directory), "shared", rows_only=True)
+        assert found.stats()["rows_on_disk"] > 0
+        np.testing.assert_array_equal(model.dump(found)[1][:, 0], expected["shared"][1][:, 0])
+    model.terminate_config_initializer()
+    model.init(use_dynamic_expansion=True)
+    with tf.Graph().as_default():
+        found = model.table("shared", initializer, rows=1)
+        warm_start(str(directory), "shared")
+        np.testing.assert_array_equal(model.dump(found)[0], expected["shared"][0])
+
+
+def test_more_rows_than_a_table_may_hold_are_refused(teachers):
+    with tf.Graph().as_default():
+        found = model.table("shared", v1.zeros_initializer(), rows=3)
+        with pytest.raises(MemoryError, match="shared"):
+            warm_start(str(teachers[0, False][0]), "shared")
+        assert found.size() == 0
+
+
 # ---- Errors: each names what is wrong and what to do, and changes nothing.
 
 
