@@ -60,7 +60,8 @@ def warm_start(
             from zero. Otherwise slots, counts and thresholds come along, as far as the checkpoint has them.
 
     Raises ValueError, and changes no table, if the lists differ in length, a path has no checkpoint, an expression
-    matches nothing, or a table is not in the checkpoint, damaged, or of another dim.
+    matches nothing, or a table is not in the checkpoint, damaged, or of another dim; MemoryError if there are more
+    rows than the table may hold.
     """
     _config.current()
     is_rows_only = _check.boolean("rows_only", rows_only) or _rows_only.get(False)
@@ -69,23 +70,20 @@ def warm_start(
     if not _graph.state().tables and not isinstance(ckpt_to_initialize_from, (list, tuple)):
         return stock(*settings)
     plans = [_warm_plan.plan_of(source) for source in _warm_plan.sources_of(*settings)]
-    # A load replaces the whole table, so only the last one counts.
-    final = {found.table.table_name: found for plan in plans for found in plan.tables}
     with tempfile.TemporaryDirectory(prefix="mx_rec-warm-start-") as scratch:
-        every = [found for plan in plans for found in plan.tables]
-        for number, found in enumerate(every):
-            _verify(found, _view(found, os.path.join(scratch, str(number)), is_rows_only))
+        final = {}  # a load replaces the whole table, so only the last one counts
+        for number, found in enumerate(found for plan in plans for found in plan.tables):
+            view = _view(found, os.path.join(scratch, str(number)), is_rows_only)
+            _verify(found, view)
+            final[found.table.table_name] = (found, view)
         for plan in plans:
             for name in plan.ignored:
                 logger.warning("warm start from '%s': the vocabulary of table '%s' is ignored", plan.source.path, name)
             if plan.variables or plan.previous_names or plan.vocab_info:
                 stock(plan.source.prefix, plan.selector, plan.vocab_info, plan.previous_names)
-        _training.put_aside([found.table for found in final.values()], tf.compat.v1.get_default_graph())
-        loaded = {
-            name: _load(found, os.path.join(scratch, str(every.index(found))), is_rows_only)
-            for name, found in final.items()
-        }
-    _report(plans, final, loaded)
+        _training.put_aside([found.table for found, _ in final.values()], tf.compat.v1.get_default_graph())
+        loaded = [(found, *_load(found, view, is_rows_only)) for found, view in final.values()]
+    _report(plans, loaded)
 
 
 def _view(found, scratch, is_rows_only):
@@ -120,12 +118,12 @@ def _load(found, view, is_rows_only):
     return rows, rows * (8 + 4 * width)
 
 
-def _report(plans, final, loaded):
+def _report(plans, loaded):
     """Logs what came from where."""
     lines = []
-    for name, found in final.items():
+    for found, rows, size in loaded:
+        name = found.table.table_name
         origin = found.source.prefix if found.name == name else f"{found.source.prefix}: {found.name}"
-        rows, size = loaded[name]
         lines.append((f"table {name}", origin, f"{rows:,} rows", f"{size:,} bytes"))
     variables = {name: (plan, found) for plan in plans for name, found in plan.variables.items()}
     for name, (plan, found) in variables.items():
