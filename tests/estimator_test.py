@@ -207,6 +207,35 @@ def test_training_goes_on_with_its_own_rows_after_an_evaluation_of_others_in_bet
     assert not [name for name in os.listdir(tmp_path / "disturbed") if "mx_rec" in name]
 
 
+class TrainAnother(v1.train.CheckpointSaverListener):
+    """Trains another model with the same tables, in the middle of training."""
+
+    def __init__(self, directory):
+        self.directory, self.rows = directory, []
+
+    def after_save(self, session, global_step_value):
+        job = Job(self.directory / str(global_step_value))
+        job.train(data_of(2), 3)
+        self.rows.append(job.rows())
+
+
+def test_two_models_that_train_in_turn_keep_their_own_rows(tmp_path):
+    expected = Job(tmp_path / "undisturbed")
+    expected.train(data_of(), 12)
+    rows = expected.rows()
+    other = Job(tmp_path / "other")
+    other.train(data_of(2), 3)
+    others = other.rows()
+    listener = TrainAnother(tmp_path / "others")
+    job = Job(tmp_path / "disturbed")
+    job.train(data_of(), 12, saving_listeners=[listener])
+    assert len(listener.rows) == 4
+    for found in listener.rows:
+        model.assert_same_rows(found, others)
+    job.predict(evaluation_data())
+    model.assert_same_rows(job.rows(), rows)
+
+
 def test_rows_that_a_killed_training_left_are_removed(tmp_path):
     dead = subprocess.Popen(["true"])
     dead.wait()

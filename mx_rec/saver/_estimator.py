@@ -22,6 +22,7 @@ def _train(self, estimator_spec, worker_hooks, hooks, global_step_tensor, saving
     if not tables:
         return PATCHES[0].stock(self, estimator_spec, worker_hooks, *arguments)
     if tf.train.latest_checkpoint(self.model_dir) is None:
+        _training.put_aside(tables.values(), graph)
         _begin_anew(tables.values(), self.model_dir)
     with _training.training(graph, self.model_dir) as hook:
         return PATCHES[0].stock(self, estimator_spec, [*worker_hooks, hook], *arguments)

@@ -1,7 +1,8 @@
-"""Rows that an Estimator is training, kept safe while an evaluation in the same process restores other ones.
+"""Rows that an Estimator is training, kept safe while another graph of the process needs other ones.
 
 Tables belong to the process: an evaluation reads those that are being trained. That is what it wants after a save. If
-it restores another checkpoint, the rows of the training wait in a temporary directory until its next step, or save.
+it restores another checkpoint, or if another model is trained in between, the rows of the training wait in a temporary
+directory until its next step, or save.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from mx_rec.saver import _directory
 from mx_rec.util.log import logger
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Training:
     graph: object
     directory: str  # where there is room for the rows
@@ -72,12 +73,13 @@ def is_beside(graph) -> bool:
 
 
 def put_aside(tables, graph) -> None:
-    """Call before `tables` are replaced by what a restore into `graph` brings."""
+    """Call before the rows of `tables` go, because `graph` shall begin with other ones."""
     for one in _open:
         for table in tables:
             name = table.table_name
             if one.graph is graph:  # the training itself begins from other rows
-                one.waiting.pop(name, None)
+                if name in one.waiting:
+                    shutil.rmtree(one.waiting.pop(name), ignore_errors=True)
                 continue
             if name not in _graph.state(one.graph).tables or name in one.waiting:
                 continue
@@ -87,7 +89,7 @@ def put_aside(tables, graph) -> None:
             checkpoint.save(table.native, path)
             one.tracking[name] = table.native.tracking
             one.waiting[name] = path
-            logger.info("table '%s': the rows that are being trained wait in '%s' during an evaluation", name, path)
+            logger.info("table '%s': the rows that are being trained wait in '%s'", name, path)
 
 
 def put_back(graph) -> None:
