@@ -39,7 +39,7 @@ def log(caplog):
     logger.removeHandler(caplog.handler)
 
 
-# ---- The mission's examples, with the names they use: user_table, item_table, mlp_layer_w.
+# ---- The examples of the original's documentation, with their names: user_table, item_table, mlp_layer_w.
 
 NAMES = ("user_table", "item_table", "user_table2")
 
@@ -226,8 +226,7 @@ def test_an_estimator_predicts_warm_before_it_has_trained(warm):
     ],
 )
 def test_selectors(selector, tables, variables, warm):
-    vocab = {}
-    found, dense = started("model", Settings("./warm_start", selector, vocab))
+    found, dense = started("model", Settings("./warm_start", selector))
     assert found == {name: rows(7, 10, 14) if name in tables else FRESH for name in NAMES}
     assert dense == {f"mlp_layer_{name}": 7.0 if name in variables else 0.0 for name in "wb"}
 

@@ -23,7 +23,7 @@ def input_fn():
     return tf.data.Dataset.from_tensors({"x": tf.fill([4], 2.0)}).repeat()
 
 
-def test_all_vendor_keywords_of_the_contract_are_accepted():
+def test_the_keywords_that_ported_scripts_pass_are_accepted():
     config = NPURunConfig(
         iterations_per_loop=10,
         precision_mode="allow_mix_precision",
