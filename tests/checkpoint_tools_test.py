@@ -17,7 +17,7 @@ import training
 
 from mx_rec import __main__
 from mx_rec.cli import diff
-from mx_rec.saver import _manifest, _reading, export, sparse
+from mx_rec.saver import _manifest, _owner, _reading, export, sparse
 
 v1 = tf.compat.v1
 
@@ -387,7 +387,9 @@ def test_contradictions_are_found_though_checksums_fit(run, tool):
         content(np.fromfile(path, np.int64)).tofile(path)
         changed = json.loads(manifest)
         changed["tables"]["own"]["files"][file]["crc32c"] = f"{crc32c(path.read_bytes()):08x}"
-        (directory / "manifest.json").write_text(json.dumps(changed))
+        del changed["crc32c"]
+        body = json.dumps(changed, indent=1)[:-2]
+        (directory / "manifest.json").write_text(f'{body},\n "crc32c": "{crc32c(body.encode()):08x}"\n}}\n')
         status, out, _ = tool("verify", directory)
         assert status == 1
         assert message in out and "CRC32C" not in out
@@ -688,27 +690,47 @@ def test_halves_go_if_they_are_older_and_stay_if_they_are_newer(run, tool):
 
 def test_leftovers_of_dead_processes_go_and_those_of_living_ones_stay(run, tool):
     living = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    here = _owner.host()
+
+    def make(step, owner):
+        names = {f".{half}-model-{step}.{kind}-{owner}" for half in ("sparse", "dense") for kind in ("tmp", "old")}
+        for name in names:
+            (run / name / "own").mkdir(parents=True)
+        return names
+
     try:
-        for kind in ("tmp", "old"):
-            for pid in (GONE, living.pid):
-                (run / f".sparse-model-12.{kind}-{pid}" / "own").mkdir(parents=True)
+        dead, alive, other = make(12, f"{here}-{GONE}"), make(15, f"{here}-{living.pid}"), make(18, f"far-off-{GONE}")
         status, out, _ = tool("prune", run, "--keep", 5)
         assert status == 0
-        assert f".sparse-model-12.old-{GONE}" in out
-        left = {path.name for path in run.glob(".*")}
-        assert left == {f".sparse-model-12.{kind}-{living.pid}" for kind in ("tmp", "old")}
+        assert all(f"remove          {name} " in out for name in dead)
+        assert all(f"leave           {name} " in out for name in other) and "made on far-off" in out
+        assert {path.name for path in run.glob(".*")} == alive | other
+        assert tool("prune", run, "--keep", 5, "--other-hosts")[0] == 0
+        assert {path.name for path in run.glob(".*")} == alive
     finally:
         living.communicate(b"\n")
 
 
-def test_a_save_that_was_killed_before_the_rename_is_completed(run, tool):
-    os.rename(run / "sparse-model-9", run / f".sparse-model-9.tmp-{GONE}")
+@pytest.mark.parametrize("is_visible", [True, False])
+def test_a_save_that_was_killed_when_it_was_complete_is_completed(is_visible, run, tool):
+    """Under a new name, and over a checkpoint whose first file it had replaced."""
+    owner = f"{_owner.host()}-{GONE}"
+    dense = run / f".dense-model-9.tmp-{owner}"
+    dense.mkdir()
+    if is_visible:
+        shutil.copytree(run / "sparse-model-9", run / "sparse-model-6", dirs_exist_ok=True)
+    for path in run.glob("model-9.*"):
+        os.rename(path, dense / path.name)
+    os.rename(run / "sparse-model-9", run / f".sparse-model-9.tmp-{owner}")
+    if is_visible:
+        os.link(dense / "model-9.data-00000-of-00001", run / "model-9.data-00000-of-00001")
     assert tool("verify", run / "model-9")[0] == 0
+    assert f".sparse-model-9.tmp-{owner}: ok" in tool("verify", run / "model-9")[1]
     status, out, _ = tool("prune", run, "--keep", 1, "--dry-run")
-    assert f"would complete  .sparse-model-9.tmp-{GONE}" in out
-    assert (run / f".sparse-model-9.tmp-{GONE}").exists()
+    assert "would complete  model-9" in out
+    assert dense.exists()
     assert tool("prune", run, "--keep", 1)[0] == 0
-    assert steps_of(run) == ([9], [9])
+    assert steps_of(run) == ([9], [9]) and list(run.glob(".*")) == []
     assert tool("verify", run)[0] == 0
 
 

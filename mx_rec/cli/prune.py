@@ -9,17 +9,16 @@ import argparse
 import dataclasses
 import os
 import re
-import shutil
 from typing import Optional
 
 from mx_rec.cli import verify
-from mx_rec.saver import _directory, _reading
+from mx_rec.saver import _directory, _owner, _reading, _recovery
 
 _DESCRIPTION = """\
 Removes the older checkpoints in a directory, dense files and tables, and what killed processes left of them. Of every
 name (model-*, best-*) the newest N that pass verification stay, and the one that TensorFlow's `checkpoint` file calls
-the latest. Damaged ones go if a newer one is whole. The `checkpoint` file is updated. Run it on the machine that
-trains: elsewhere it cannot tell a save under way from one that was killed.
+the latest. Damaged ones go if a newer one is whole. The `checkpoint` file is updated. What processes of another machine
+have left stays, as they may be at work: see --other-hosts.
 """
 _DENSE = r"\.(index|meta|data-\d{5}-of-\d{5})"
 
@@ -30,6 +29,11 @@ def add_command(commands) -> None:
     parser.add_argument("dir", metavar="DIR", help="the directory with checkpoints")
     parser.add_argument("--keep", type=_positive, required=True, metavar="N", help="how many whole ones stay")
     parser.add_argument("--every", type=_positive, metavar="M", help="those whose step is a multiple of M stay as well")
+    parser.add_argument(
+        "--other-hosts",
+        action="store_true",
+        help="no process of another machine is saving here: tidy up after them, too",
+    )
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
     parser.set_defaults(run=run)
 
@@ -39,19 +43,18 @@ def run(options) -> int:
     if not os.path.isdir(options.dir):
         raise _reading.CheckpointError(f"'{options.dir}' is no directory; give the one with checkpoints")
     directory = os.path.abspath(options.dir)
-    leftovers = _find_leftovers(directory)
+    leftovers = _survey(directory, options.other_hosts)
+    busy = {one.prefix for one in leftovers.busy}
     states = _read_states(directory)
     families = _families(directory)
-    plans = [_plan(prefixes, options, states, leftovers.busy) for prefixes in families.values()]
+    plans = [_plan(prefixes, options, states, busy) for prefixes in families.values()]
     if not plans:
         print(f"'{options.dir}' holds no checkpoints with tables whose names end in a step")
     for plan in plans:
         plan.show(options.dry_run)
-    for path in leftovers.dead:
-        verb = "complete" if path in leftovers.whole else "remove"
-        print(_line(verb, options.dry_run, path, "left by a process that ended"))
+    _show(leftovers, options)
     removed = [prefix for plan in plans for prefix in plan.remove]
-    size = sum(map(_size, [*sum(map(_files, removed), []), *(set(leftovers.dead) - leftovers.whole)]))
+    size = sum(map(_size, [*sum(map(_files, removed), []), *leftovers.remove]))
     if not options.dry_run:
         leftovers.settle()
         # First: whoever reads them while files go must not be sent to one of these.
@@ -92,7 +95,7 @@ def _families(directory):
     dense = (re.fullmatch(f"(.+-\\d+){_DENSE}", name) for name in os.listdir(directory))
     found |= {os.path.join(directory, match.group(1)) for match in dense if match}
     families = {}
-    held = [prefix for prefix in found if _files(prefix)]
+    held = [prefix for prefix in found if _files(prefix) or _recovery.locate(prefix).pair is not None]
     for prefix in sorted(held, key=lambda prefix: _reading.split_step(prefix)[1] or 0, reverse=True):
         name, step = _reading.split_step(prefix)
         if step is not None and name in names:
@@ -113,32 +116,21 @@ def _size(path):
     return sum(os.lstat(file).st_size for file in inside) if os.path.isdir(path) else os.lstat(path).st_size
 
 
-@dataclasses.dataclass(frozen=True)
-class _Leftovers:
-    """Temporary directories, as _directory.py names them."""
-
-    dead: list[str]  # of processes that ended
-    whole: set[str]  # those of them that hold the tables of a checkpoint whose save was interrupted later
-    busy: set[str]  # prefixes that a process may be saving or removing now
-
-    def settle(self) -> None:
-        """Puts those that are whole where they belong, and removes the others."""
-        for path in self.dead:
-            if path in self.whole:
-                _directory.put_in_place(path, _directory.of(_reading.prefix_of(path)))
-            else:
-                shutil.rmtree(path, ignore_errors=True)
+def _survey(directory, other_hosts):
+    found = _recovery.survey(directory, other_hosts=other_hosts)
+    # A whole checkpoint is completed even if nobody was told of it: what follows may count on it as the newest one.
+    return dataclasses.replace(found, install=[*found.install, *found.withdraw], withdraw=[])
 
 
-def _find_leftovers(directory):
-    names = [name for name in sorted(os.listdir(directory)) if re.fullmatch(r"\.sparse-.+\.(tmp|old)-\d+", name)]
-    paths = [os.path.join(directory, name) for name in names]
-    dead = [path for path in paths if not _directory.is_alive(path)]
-    prefixes = {path: _reading.prefix_of(path) for path in paths}
-    # Without a dense part a save has not come far enough to be completed.
-    saved = [path for path in dead if os.path.exists(prefixes[path] + ".index")]
-    whole = {path for path in saved if _directory.locate(prefixes[path]) == path}
-    return _Leftovers(dead, whole, {prefixes[path] for path in paths if path not in dead})
+def _show(leftovers, options):
+    reason = "left by a process that ended"
+    for pair in leftovers.install:
+        print(_line("complete", options.dry_run, pair.prefix, f"{reason}, in {os.path.basename(pair.sparse)}"))
+    for path in leftovers.remove:
+        print(_line("remove", options.dry_run, path, reason))
+    for one in leftovers.busy:
+        if one.host != _owner.host():
+            print(_line("leave", options.dry_run, one.path, f"made on {one.host}; if none saves there, --other-hosts"))
 
 
 # ---- What to do.
@@ -185,7 +177,7 @@ def _plan(prefixes, options, states, busy):
 
 def _flaw(prefix):
     """Why a checkpoint cannot be restored, or None."""
-    if not os.path.isdir(_directory.locate(prefix)):
+    if not os.path.isdir(_recovery.locate(prefix).sparse):
         return "without tables"
     try:
         checkpoint = _reading.open_checkpoint(prefix)
@@ -216,6 +208,8 @@ def _update_states(directory, states, removed, newest):
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from tensorflow.python.checkpoint import checkpoint_management
 
+    from mx_rec.saver import _state
+
     for name in stale:
         state = checkpoint_management.get_checkpoint_state(directory, name)
         is_relative = _names_relative_paths(os.path.join(directory, name))
@@ -228,14 +222,14 @@ def _update_states(directory, states, removed, newest):
         # TensorFlow wants the latest to be the last one.
         paths = [path for path in dict.fromkeys(named) if path not in gone and path != latest] + [latest]
         has_times = all(path in times for path in paths)
-        checkpoint_management.update_checkpoint_state_internal(
-            save_dir=directory,
-            model_checkpoint_path=latest,
-            all_model_checkpoint_paths=paths,
-            latest_filename=name,
-            save_relative_paths=is_relative,
-            all_model_checkpoint_timestamps=[times[path] for path in paths] if has_times else None,
-            last_preserved_timestamp=state.last_preserved_timestamp or None,
+        _state.write(
+            directory,
+            latest,
+            paths,
+            name,
+            is_relative,
+            times=[times[path] for path in paths] if has_times else None,
+            last_preserved=state.last_preserved_timestamp or None,
         )
 
 
@@ -255,4 +249,4 @@ def _remove(prefix):
                 os.remove(path)
             except OSError:
                 pass  # told at the end, with what else is left
-    _directory.remove(_directory.of(prefix))
+    _directory.remove(prefix)

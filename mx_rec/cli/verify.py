@@ -166,7 +166,7 @@ def _check_steps(table):
 
 
 def _check_dense(checkpoint, findings):
-    prefix = checkpoint.prefix
+    prefix = checkpoint.dense_prefix
     if checkpoint.dense == "missing":
         findings.warnings.append(f"no dense part: '{prefix}.index' does not exist")
         return

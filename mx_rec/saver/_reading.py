@@ -20,7 +20,8 @@ import numpy as np
 from mx_rec._native import checkpoint
 from mx_rec._native.checkpoint import FileFacts
 from mx_rec._native.table import Tracking
-from mx_rec.saver import _directory, _history, _manifest
+from mx_rec.saver import _directory, _history, _manifest, _recovery
+from mx_rec.saver._pair import Pair
 
 # A pickled copy of a table's rows, made by mx_rec.saver.sparse.export: in no manifest, and no damage.
 EXPORTED = "key-emb.npy"
@@ -70,24 +71,22 @@ def find(path: str) -> str:
     prefixes = list_prefixes(path)
     if not prefixes:
         raise CheckpointError(f"directory '{path}' holds no checkpoints with tables")
-    return _directory.of(max(prefixes, key=_age))
+    return _recovery.locate(max(prefixes, key=_age)).sparse
 
 
 def list_prefixes(directory: str) -> list[str]:
     """The prefixes of all checkpoints with tables that lie in `directory`, by name and step."""
     paths = [os.path.join(directory, name) for name in os.listdir(directory) if re.match(r"\.?sparse-", name)]
     prefixes = {prefix_of(path) for path in paths if is_sparse_directory(path)}
-    # A temporary directory counts where its save was interrupted after the dense part.
-    held = [
-        p for p in prefixes if os.path.isdir(_directory.locate(p) if os.path.exists(p + ".index") else _directory.of(p))
-    ]
+    held = [prefix for prefix in prefixes if os.path.isdir(_recovery.locate(prefix).sparse)]
     return sorted(held, key=lambda prefix: (split_step(prefix)[0], split_step(prefix)[1] or 0))
 
 
 def is_sparse_directory(path: str) -> bool:
     """Whether `path` is a directory for the tables of one checkpoint, whole or not, that is not being removed."""
     path = os.path.normpath(path)
-    if not os.path.isdir(path) or re.fullmatch(r"\..*\.old-\d+", os.path.basename(path)):
+    hidden = _directory.parse(path)
+    if not os.path.isdir(path) or (hidden is not None and (hidden.half, hidden.kind) != ("sparse", "tmp")):
         return False
     names = os.listdir(path)
     if _manifest.NAME in names or any(os.path.isdir(os.path.join(path, name, "key")) for name in names):
@@ -98,10 +97,12 @@ def is_sparse_directory(path: str) -> bool:
 
 
 def prefix_of(directory: str) -> str:
-    """The reverse of _directory.of: "D/sparse-model-7" -> "D/model-7", also for its temporary names."""
+    """The reverse of _directory.of: "D/sparse-model-7" -> "D/model-7", also for its hidden names."""
+    hidden = _directory.parse(directory)
+    if hidden is not None:
+        return hidden.prefix
     parent, name = os.path.split(os.path.normpath(directory))
-    hidden = re.fullmatch(r"\.(.+)\.(tmp|old)-\d+", name)
-    return os.path.join(parent, (hidden.group(1) if hidden else name).removeprefix("sparse-"))
+    return os.path.join(parent, name.removeprefix("sparse-"))
 
 
 def split_step(prefix: str) -> tuple[str, Optional[int]]:
@@ -142,13 +143,13 @@ def _directory_of(path):
     prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path)
     if "://" in prefix or not os.path.basename(prefix):
         return None
-    directory = _directory.locate(prefix)
+    directory = _recovery.locate(prefix).sparse
     return directory if os.path.isdir(directory) else None
 
 
 def _age(prefix):
     step = split_step(prefix)[1]
-    return -1 if step is None else step, os.path.getmtime(_directory.locate(prefix))
+    return -1 if step is None else step, os.path.getmtime(_recovery.locate(prefix).sparse)
 
 
 # ---- A checkpoint.
@@ -166,8 +167,14 @@ class Checkpoint:
 
     @property
     def prefix(self) -> str:
-        """Of its dense part."""
+        """Its name, as TensorFlow calls it."""
         return prefix_of(self.directory)
+
+    @property
+    def dense_prefix(self) -> str:
+        """Of the dense part that belongs to these tables: the prefix, unless they lie in a pair (_pair.py)."""
+        hidden = _directory.parse(self.directory)
+        return self.prefix if hidden is None else Pair(hidden.prefix, hidden.owner).dense_prefix
 
     @property
     def step(self) -> Optional[int]:
@@ -176,7 +183,7 @@ class Checkpoint:
     @property
     def dense(self) -> str:
         """How the dense part beside it belongs to these tables: "fits", "differs", "missing", or "unknown"."""
-        crc = _directory.dense_crc32c(self.prefix)
+        crc = _directory.dense_crc32c(self.dense_prefix)
         if crc is None:
             return "missing"
         if self.manifest is None or self.manifest.dense_index_crc32c is None:

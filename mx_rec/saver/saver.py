@@ -5,19 +5,18 @@ variables as ever; a Saver without anchors, in a graph without tables, runs Tens
 
 ``saver.save(sess, "D/model", global_step=7)`` takes these steps, each lasting before the next begins:
 
-    1  D/.sparse-model-7.tmp-<pid>/   the tables, then manifest.json
-    2  D/model-7.{index,data-*,meta}  the dense variables, by TensorFlow
-    3  the manifest again, now with the checksum of model-7.index
-    4  rename to D/sparse-model-7
-    5  D/checkpoint                   by TensorFlow, with the removal of checkpoints beyond max_to_keep
+    1  D/.dense-model-7.tmp-<owner>/   the dense variables, by TensorFlow
+       D/.sparse-model-7.tmp-<owner>/  the tables, then manifest.json
+    2  D/model-7.{data-*,meta,index}   other names of the same files, in this order
+    3  rename to D/sparse-model-7; the hidden directories go
+    4  D/checkpoint                    with the removal of checkpoints beyond max_to_keep
 
-Only step 5 makes the new checkpoint the latest one, so a crash before it leaves the previous one. Where a save replaces
-a checkpoint of the same name (an Estimator that restarts does), a crash between 2 and 4 leaves the new dense part
-beside the old tables: the checksum tells, and the new tables are found in the temporary directory (_directory.py).
+Only step 4 makes the new checkpoint the latest one, so a crash before it leaves the previous one. Where a save replaces
+a checkpoint of the same name (an Estimator that restarts does), a crash in step 1 leaves the previous one as well, and
+one in step 2 or 3 the new one, both halves of which are found under the hidden names (_pair.py, _recovery.py).
 """
 
 import os
-import shutil
 import time
 from typing import Optional
 
@@ -32,7 +31,8 @@ from tensorflow.python.training.saving import saveable_object
 from tensorflow.python.util import compat
 
 from mx_rec._native import checkpoint
-from mx_rec.saver import _directory, _history, _manifest
+from mx_rec.saver import _directory, _history, _manifest, _recovery, _state
+from mx_rec.saver._transaction import Transaction
 from mx_rec.saver.lenient import allowed
 from mx_rec.util.log import logger
 
@@ -165,7 +165,7 @@ def _save(
             "`save_delta`, which saves everything"
         )
 
-    def stock(global_step, write_state):
+    def stock(save_path, global_step, write_state):
         return _stock["save"](
             self,
             sess,
@@ -181,7 +181,7 @@ def _save(
 
     tables = _tables(_anchors(self, sess))
     if not tables:
-        return stock(global_step, write_state)
+        return stock(save_path, global_step, write_state)
 
     started = time.monotonic()
     save_path = compat.as_str(save_path)
@@ -191,27 +191,23 @@ def _save(
         step = int(global_step) if is_number else training_util.global_step(sess, global_step)
         prefix = f"{save_path}-{step:08d}" if self._pad_step_number else f"{save_path}-{step}"
     directory = _directory.of(prefix)
-    _directory.make_parent(directory, save_path)
-    _directory.settle(prefix)
-    temporary = _directory.hidden(directory, "tmp")
-    has_dense = False
     try:
-        os.mkdir(temporary, 0o750)
-        entries = {table.table_name: _write_table(table, temporary) for table in tables}
-        _manifest.write(_manifest.Manifest(step, None, entries), temporary)
-        path = stock(step, False)
-        has_dense = True
-        _directory.sync_dense(prefix)
-        _manifest.write(_manifest.Manifest(step, _directory.dense_crc32c(prefix), entries), temporary)
-        _directory.put_in_place(temporary, directory)
-    except BaseException:
-        # Where a checkpoint of this name has got a new dense part, its old tables no longer fit, but these do: so they
-        # stay, and are found (_directory.locate).
-        if not (has_dense and os.path.isdir(directory)):
-            shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    if write_state:
-        _record(self, path, os.path.dirname(save_path), latest_filename or "checkpoint", meta_graph_suffix)
+        _directory.make_parent(directory, save_path)
+        transaction = Transaction.begin(prefix)
+        try:
+            hidden = os.path.join(os.path.dirname(transaction.dense_prefix), os.path.basename(save_path))
+            written = stock(hidden, step, False)
+            entries = {table.table_name: _write_table(table, transaction.sparse) for table in tables}
+            transaction.commit(step, entries)
+        except BaseException:
+            transaction.abort()
+            raise
+        # TensorFlow's old format adds the number of shards.
+        path = os.path.join(os.path.dirname(prefix), os.path.basename(written))
+        if write_state:
+            _record(self, path, os.path.dirname(save_path), latest_filename or "checkpoint", meta_graph_suffix)
+    except OSError as error:
+        raise _explained(error, prefix) from error
 
     global _last_sparse_dir
     _last_sparse_dir = directory
@@ -243,19 +239,23 @@ def _record(saver, path, save_dir, latest_filename, meta_graph_suffix):
     """What TensorFlow's save does for write_state=True; sparse directories go where the dense files went."""
     before = _known_checkpoints(saver)
     saver._RecordLastCheckpoint(path)
-    checkpoint_management.update_checkpoint_state_internal(
-        save_dir=save_dir,
-        model_checkpoint_path=path,
-        all_model_checkpoint_paths=saver.last_checkpoints,
-        latest_filename=latest_filename,
-        save_relative_paths=saver._save_relative_paths,
-    )
+    _state.write(save_dir, path, saver.last_checkpoints, latest_filename, saver._save_relative_paths)
     saver._MaybeDeleteOldCheckpoints(meta_graph_suffix=meta_graph_suffix)
     after = _known_checkpoints(saver)
     for old in before:
         # A checkpoint that keep_checkpoint_every_n_hours protects leaves the list but keeps its files.
         if old not in after and not checkpoint_management.checkpoint_exists_internal(old):
-            _directory.remove(_directory.of(old))
+            _directory.remove(old)
+
+
+def _explained(error, prefix):
+    """`error` of the operating system, in words that tell whom it concerns."""
+    where = f" ('{error.filename}')" if error.filename else ""
+    what = (
+        f"checkpoint '{prefix}' could not be saved: {error.strerror or error}{where}; no earlier checkpoint is harmed; "
+        "see to it that its directory can be written to and has space, then save again"
+    )
+    return OSError(error.errno, what) if error.errno is not None else OSError(what)
 
 
 def _known_checkpoints(saver) -> list[str]:
@@ -269,16 +269,19 @@ def _restore(self, sess, save_path):
     anchors = _anchors(self, sess)
     tables = _tables(anchors)
     tables_only = getattr(self, "_mx_rec_tables_only", False)
-    if save_path is not None and tables:
+    dense = save_path
+    if save_path is not None and isinstance(sess, session.SessionInterface):
         prefix = compat.as_text(save_path)
+        if tables or _directory.is_local(prefix):
+            dense, directory, pair = _recovery.locate(prefix)
+            if pair is not None:
+                logger.warning("the save of '%s' was interrupted; it is complete in '%s'", prefix, directory)
         # A prefix without dense files is TensorFlow's to refuse.
-        if tables_only or checkpoint_management.checkpoint_exists_internal(prefix):
-            directory = _directory.locate(prefix)
-            dense = None if tables_only else _directory.dense_crc32c(prefix)
-            held = _verify(directory, tables, dense, getattr(self, "_mx_rec_is_chosen", False))
+        if tables and (tables_only or checkpoint_management.checkpoint_exists_internal(dense)):
+            held = _verify(directory, tables, None if tables_only else dense, getattr(self, "_mx_rec_is_chosen", False))
             tables = [table for table in tables if table.table_name in held]
     if save_path is None or not tables_only:
-        _stock["restore"](self, sess, save_path)
+        _stock["restore"](self, sess, dense)
     if tables:
         started = time.monotonic()
         rows = 0
@@ -302,9 +305,10 @@ def _differ(is_allowed, what, option):
     logger.warning("%s", what)
 
 
-def _verify(directory, tables, dense_crc32c, is_chosen):
+def _verify(directory, tables, dense, is_chosen):
     """Raises unless all `tables` can be loaded from `directory`, and are all there is; see lenient.py for exceptions.
-    `is_chosen`: the script has listed what to restore, so tables beside these are not missed.
+    `dense` is the prefix of the dense part, or None if it does not matter; `is_chosen`: the script has listed what to
+    restore, so tables beside these are not missed.
 
     Returns the tables of the checkpoint by name, each with its part of the manifest, or None without one.
     """
@@ -324,10 +328,12 @@ def _verify(directory, tables, dense_crc32c, is_chosen):
         held = {name: None for name in os.listdir(directory) if os.path.isdir(os.path.join(directory, name, "key"))}
     else:
         held = manifest.tables
-        if manifest.dense_index_crc32c is not None and dense_crc32c not in (None, manifest.dense_index_crc32c):
+        crc = None if dense is None else _directory.dense_crc32c(dense)
+        if manifest.dense_index_crc32c is not None and crc not in (None, manifest.dense_index_crc32c):
             _differ(
                 may.other_dense_part,
-                f"checkpoint '{directory}': the dense part beside it was written by another save than these tables",
+                f"checkpoint '{directory}': the dense part '{_directory.base(dense)}.index' is damaged, or was written "
+                "by another save than these tables",
                 "other_dense_part",
             )
     for table in tables:

@@ -6,9 +6,6 @@ import os
 import re
 import shutil
 import stat
-import subprocess
-import sys
-import traceback
 import types
 
 import numpy as np
@@ -19,7 +16,8 @@ from tensorflow.python.training import saver as tf_saver
 
 from mx_rec._native import checkpoint
 from mx_rec._native import table as native_table
-from mx_rec.saver import _directory, _manifest, saver
+from mx_rec.saver import _files, _manifest, saver
+from mx_rec.saver._pair import Pair
 from mx_rec.saver.lenient import Allowed, allowed, lenient
 
 v1 = tf.compat.v1
@@ -644,8 +642,9 @@ def test_tables_beside_a_foreign_dense_part_are_an_error_unless_allowed(saved, l
     [
         (checkpoint, "save", 2),
         (_manifest, "write", 1),
-        (_manifest, "write", 2),
-        (_directory, "put_in_place", 1),
+        (Pair, "install", 1),
+        (_files, "put", 1),
+        (_files, "put", 2),
         (saver._stock, "save", 1),
     ],
 )
@@ -665,7 +664,7 @@ def test_a_failing_save_leaves_the_previous_checkpoint(saved, monkeypatch, targe
         with pytest.raises(OSError, match="no space left"):
             s.save(model.session, os.path.join(os.path.dirname(path), "model"), global_step=1 if same_name else 2)
     # Under the same name, the new one may have taken its place, but both halves of it.
-    has_new_dense = same_name and (name, count) in (("write", 2), ("put_in_place", 1))
+    has_new_dense = same_name and name in ("install", "put")
     if not has_new_dense:
         assert sparse_names(os.path.dirname(path)) == ["sparse-model-1"]
     assert v1.train.latest_checkpoint(os.path.dirname(path)) == path
@@ -691,7 +690,7 @@ def assert_survived(directory, model, s):
     model.set(3.0)
     for step in (1, 2):
         model.saver().save(model.session, os.path.join(directory, "model"), global_step=step)
-    assert [name for name in os.listdir(directory) if name.startswith(".sparse")] == []
+    assert [name for name in os.listdir(directory) if name.startswith(".")] == []
     return dense
 
 
@@ -736,7 +735,6 @@ def test_death_at_any_instant_leaves_a_whole_checkpoint(tmp_path, monkeypatch, s
             watch(os, name)
         watch(checkpoint, "save")
         watch(saver._stock, "save")
-        watch(saver.checkpoint_management, "update_checkpoint_state_internal")
         watch(tf_saver.Saver, "_MaybeDeleteOldCheckpoints")
         patch.setattr(shutil, "rmtree", half_removed)
         s.save(model.session, str(directory / "model"), global_step=step)
@@ -752,61 +750,6 @@ def test_death_at_any_instant_leaves_a_whole_checkpoint(tmp_path, monkeypatch, s
     values = [value for _, value in found]
     assert values == sorted(values), found  # once the new checkpoint is there it stays
     assert values[0] == 1.0 and values[-1] == 2.0
-
-
-def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(tmp_path):
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    living = os.getppid()
-    hidden = [
-        f".sparse-model-{step}.{kind}-{pid}" for step in (1, 2) for kind in ("tmp", "old") for pid in (dead.pid, living)
-    ]
-    for name in hidden:
-        os.makedirs(tmp_path / name / "user")
-    model = Model()
-    model.saver().save(model.session, str(tmp_path / "model"), global_step=1)
-    # A temporary directory of another checkpoint may belong to a process on another machine.
-    stay = [name for name in hidden if name.endswith(f"-{living}")] + [f".sparse-model-2.tmp-{dead.pid}"]
-    assert sparse_names(tmp_path) == sorted([*stay, "sparse-model-1"])
-
-
-DEATHS = ["tables", "dense", "renamed"]
-
-
-@pytest.mark.parametrize("same_name", [False, True])
-def test_a_killed_process_leaves_a_whole_checkpoint(tmp_path, same_name):
-    """The same with real deaths, at three instants."""
-    command = [sys.executable, __file__, str(tmp_path), "1" if same_name else "2"]
-    subprocess.run(command, check=True, timeout=300)
-    model = Model()
-    for death in DEATHS:
-        directory = str(tmp_path / death)
-        hidden = [name for name in os.listdir(directory) if name.startswith(".sparse")]
-        assert len(hidden) == (0 if death == "renamed" else 1)
-        value = assert_survived(directory, model, model.saver())
-        assert value == (2.0 if same_name and death == "renamed" else 1.0)
-
-
-def _die(directory, step, death):
-    """Saves value 1 as step 1, then dies while value 2 is saved."""
-    v1.disable_eager_execution()
-    saver.install()
-    model = Model()
-    s = model.saver()
-    model.set(1.0)
-    s.save(model.session, os.path.join(directory, "model"), global_step=1)
-    model.set(2.0)
-
-    def die(*args, **kwargs):
-        os._exit(9)
-
-    if death == "tables":
-        _manifest.write = die
-    elif death == "dense":
-        saver._stock["save"] = die
-    else:
-        saver._record = die
-    s.save(model.session, os.path.join(directory, "model"), global_step=step)
 
 
 # ---- Coming and going.
@@ -860,18 +803,3 @@ def test_eager_savers_are_stock(tmp_path):
         variable.assign([0.0])
         s.restore(None, path)
         assert variable.numpy().tolist() == [1.0]
-
-
-if __name__ == "__main__":
-    # Forked before TensorFlow has threads, so that its import is paid for once.
-    for _death in DEATHS:
-        _path = os.path.join(sys.argv[1], _death)
-        _child = os.fork()
-        if _child == 0:
-            try:
-                _die(_path, int(sys.argv[2]), _death)
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(_child, 0)[1]) == 9, _death
