@@ -78,15 +78,6 @@ class Snapshot:
         library.core().mxrec_snapshot_end(handle)
 
 
-def save(table: NativeTable, directory: str) -> tuple[int, dict[str, FileFacts]]:
-    """Writes all of a table, as Snapshot.write does; no step may run meanwhile."""
-    snapshot = Snapshot(table)
-    try:
-        return snapshot.write(directory)
-    finally:
-        snapshot.close()
-
-
 def follow_changes(table: NativeTable, erasures: bool) -> None:
     """From now on the table can be saved while it is trained; with `erasures`, also just what has changed."""
     check(library.core().mxrec_table_follow_changes(table.name.encode(), ctypes.c_int32(erasures)))

@@ -98,6 +98,7 @@ class NativeTable:
         expected_rows: int = 0,
     ):
         self.name = name
+        self.max_rows = max_rows  # 0: no limit
         self.dim = dim
         self._encoded = name.encode()
         pool, pool_rows = None, 0

@@ -2,4 +2,11 @@
 
 from mx_rec._lazy import attach
 
-__getattr__, __dir__ = attach(__name__, {"export": "mx_rec.saver.sparse", "lenient": "mx_rec.saver.lenient"})
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "export": "mx_rec.saver.sparse",
+        "lenient": "mx_rec.saver.lenient",
+        "wait": "mx_rec.saver._background",
+    },
+)

@@ -1,6 +1,7 @@
 """Names of what a checkpoint consists of, visible and hidden.
 
 D/sparse-model-7                  the tables of checkpoint D/model-7, complete
+D/delta-sparse-model-7            instead of it, if they are what has changed since another checkpoint (_chain.py)
 D/.sparse-model-7.tmp-<owner>     tables that are being saved (_pair.py), or left behind when their process was killed
 D/.sparse-model-7.old-<owner>     tables that are being removed
 D/.dense-model-7.tmp-<owner>      the directory of the dense part that belongs to the tables being saved
@@ -10,6 +11,7 @@ D/.state-checkpoint.tmp-<owner>   a list of checkpoints on its way to D/checkpoi
 Who an owner is, _owner.py says.
 """
 
+import glob
 import os
 import re
 from typing import NamedTuple, Optional
@@ -18,6 +20,7 @@ from mx_rec._native import checkpoint
 from mx_rec.saver import _files, _owner
 from mx_rec.util.log import logger
 
+_WHOLE, _DELTA = "sparse-", "delta-sparse-"
 _HIDDEN = re.compile(r"\.(sparse|dense|state)-(.*)\.(tmp|old|new)-([^.]+)-(\d+)")
 
 
@@ -45,12 +48,34 @@ def base(prefix: str) -> str:
     return re.sub(r"-\?+-of-\d+$", "", prefix)
 
 
-def of(prefix: str) -> str:
-    """Where the tables of the checkpoint `prefix` lie: "D/model-7" -> "D/sparse-model-7"."""
+def target(prefix: str, is_delta: bool) -> str:
+    """Where all tables of the checkpoint `prefix`, or a delta of them, belong: "D/model-7" -> "D/sparse-model-7"."""
     if not is_local(prefix):
         raise ValueError(f"tables can be saved and restored in local directories only, got '{prefix}'")
     parent, name = os.path.split(base(prefix))
-    return os.path.join(parent, "sparse-" + name)
+    return os.path.join(parent, (_DELTA if is_delta else _WHOLE) + name)
+
+
+def of(prefix: str) -> str:
+    """Where the tables of the checkpoint `prefix` lie, if there are any: a checkpoint is whole or a delta, not both."""
+    whole, delta = (target(prefix, is_delta) for is_delta in (False, True))
+    return delta if os.path.isdir(delta) and not os.path.isdir(whole) else whole
+
+
+def prefix_of(directory: str) -> str:
+    """The reverse of `of`."""
+    parent, name = os.path.split(directory)
+    return os.path.join(parent, name.removeprefix("delta-").removeprefix(_WHOLE))
+
+
+def is_delta_name(name: str) -> bool:
+    return name.startswith(_DELTA)
+
+
+def has_dense(prefix: str) -> bool:
+    """Whether the dense part of a checkpoint is there, in TensorFlow's format or its old one."""
+    stem = base(prefix)
+    return any(map(os.path.exists, (stem + ".index", stem))) or bool(glob.glob(glob.escape(stem) + "-?????-of-?????"))
 
 
 def is_local(prefix: str) -> bool:

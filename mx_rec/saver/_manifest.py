@@ -9,6 +9,9 @@ It is written last, so a directory with a manifest is complete. One without come
                          "files": {"key/slice.data": {"bytes": 16, "crc32c": "e3069283"}, ...}}},
      "crc32c": "4a17b156"}
 
+A delta has also `"parent": {"directory": "sparse-model-6", "manifest_crc32c": "5b2f0c3d"}`: what it has changed since;
+and for each table `"table_rows"`, how many the table had in all.
+
 The last entry is the checksum of all bytes before the comma that precedes it.
 """
 
@@ -41,6 +44,7 @@ class TableEntry:
     optimizer: Optional[str]
     files: Mapping[str, FileFacts]  # by name relative to the table's directory
     tracking: Optional[Tracking] = None  # None: the table did not count its keys
+    table_rows: Optional[int] = None  # of the whole table; None unless `rows` are those of a delta
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +53,14 @@ class Replaced:
 
     manifest_crc32c: Optional[int]
     dense_index_crc32c: Optional[int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Parent:
+    """The tables that a delta builds on."""
+
+    directory: str  # its name, beside that of the delta
+    manifest_crc32c: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +73,7 @@ class Manifest:
     dense_index_crc32c: Optional[int]
     tables: Mapping[str, TableEntry]
     replaces: Replaced
+    parent: Optional[Parent] = None  # None: it holds all rows
 
 
 def write(manifest: Manifest, directory: str) -> None:
@@ -71,6 +84,7 @@ def write(manifest: Manifest, directory: str) -> None:
         "step": manifest.step,
         "dense_index_crc32c": _hex(manifest.dense_index_crc32c),
         "replaces": {name: _hex(crc) for name, crc in dataclasses.asdict(manifest.replaces).items()},
+        **({} if manifest.parent is None else {"parent": _parent_to_json(manifest.parent)}),
         "tables": {name: _table_to_json(entry) for name, entry in manifest.tables.items()},
     }
     path = os.path.join(directory, NAME)
@@ -114,6 +128,7 @@ def read(directory: str) -> Optional[Manifest]:
                 dense_index_crc32c=_number(content["dense_index_crc32c"]),
                 tables={name: _table_from_json(entry) for name, entry in content["tables"].items()},
                 replaces=Replaced(**{name: _number(crc) for name, crc in content["replaces"].items()}),
+                parent=_parent_from_json(content["parent"]) if "parent" in content else None,
             )
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -133,8 +148,21 @@ def _number(crc):
     return None if crc is None else int(crc, 16)
 
 
+def _parent_to_json(parent):
+    return {"directory": parent.directory, "manifest_crc32c": _hex(parent.manifest_crc32c)}
+
+
+def _parent_from_json(content):
+    directory = content["directory"]
+    if os.path.basename(directory) != directory or directory in ("", ".", ".."):
+        raise ValueError(f"a delta's parent lies beside it, got {directory!r}")
+    return Parent(directory, int(content["manifest_crc32c"], 16))
+
+
 def _table_to_json(entry):
     content = dataclasses.asdict(entry)
+    if entry.table_rows is None:
+        del content["table_rows"]
     content["files"] = {name: {"bytes": f.bytes, "crc32c": _hex(f.crc32c)} for name, f in entry.files.items()}
     return content
 
@@ -151,4 +179,5 @@ def _table_from_json(content) -> TableEntry:
         optimizer=content["optimizer"],
         files=files,
         tracking=Tracking(**content["tracking"]) if content.get("tracking") else None,
+        table_rows=content.get("table_rows"),
     )

@@ -88,17 +88,18 @@ class Pair:
             raise
         _files.sync(parent)
 
-        directory, old = _directory.of(self.prefix), _directory.hidden(self.prefix, "sparse", "old")
+        before, old = _directory.of(self.prefix), _directory.hidden(self.prefix, "sparse", "old")
+        is_delta = _manifest.read(self.sparse).parent is not None
         _files.remove(old)
         try:
-            os.rename(directory, old)
+            os.rename(before, old)
         except FileNotFoundError:
             pass
         try:
-            os.rename(self.sparse, directory)
+            os.rename(self.sparse, _directory.target(self.prefix, is_delta))
         except BaseException:
             if os.path.isdir(old):
-                os.rename(old, directory)
+                os.rename(old, before)
             raise
         _files.sync(parent)
 

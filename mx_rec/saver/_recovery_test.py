@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from mx_rec._native import table as native_table
-from mx_rec.saver import _directory, _owner, _recovery, saver
+from mx_rec.saver import _directory, _manifest, _owner, _recovery, saver
 from mx_rec.saver._pair import Pair
 from mx_rec.saver._transaction import Transaction
 from mx_rec.saver.saver_test import Model, tree
@@ -203,7 +203,7 @@ def test_threads_save_different_checkpoints_at_once_but_not_the_same(tmp_path):
 def test_a_transaction_may_end_in_another_thread(tmp_path):
     model = Model()
     save(model, 1.0, tmp_path)
-    manifest = saver._manifest.read(str(tmp_path / "sparse-model-1"))
+    manifest = _manifest.read(str(tmp_path / "sparse-model-1"))
     transaction = Transaction.begin(str(tmp_path / "model-2"))
     for name in os.listdir(tmp_path):
         if name.startswith("model-1."):

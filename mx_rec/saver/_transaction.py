@@ -63,10 +63,16 @@ class Transaction:
         """The prefix for the dense part."""
         return self._pair.dense_prefix
 
-    def commit(self, step: Optional[int], tables: Mapping[str, _manifest.TableEntry]) -> None:
-        """Returns when the checkpoint is in its place, and lasts. `tables` are on the disk."""
+    def commit(
+        self,
+        step: Optional[int],
+        tables: Mapping[str, _manifest.TableEntry],
+        parent: Optional[_manifest.Parent] = None,
+    ) -> None:
+        """Returns when the checkpoint is in its place, and lasts. `tables` are on the disk; with a `parent`, they are
+        what has changed since that."""
         dense = _directory.dense_crc32c(self.dense_prefix)
-        self._pair.complete(_manifest.Manifest(step, dense, tables, self._replaces))
+        self._pair.complete(_manifest.Manifest(step, dense, tables, self._replaces, parent))
         self._has_predecessor = self._pair.has_predecessor()
         self._is_installing = True
         self._pair.install()

@@ -16,7 +16,7 @@ from tensorflow.python.training import saver as tf_saver
 
 from mx_rec._native import checkpoint
 from mx_rec._native import table as native_table
-from mx_rec.saver import _files, _manifest, saver
+from mx_rec.saver import _files, _manifest, _restoring, saver
 from mx_rec.saver._pair import Pair
 from mx_rec.saver.lenient import Allowed, allowed, lenient
 
@@ -436,14 +436,6 @@ def test_a_checkpoint_of_the_same_name_is_replaced(tmp_path, log):
     assert sparse_names(tmp_path) == ["sparse-model-1"] and not warnings(log)
 
 
-def test_incremental_saves_are_refused_in_words(tmp_path):
-    model = Model()
-    for keywords in ({"is_incremental_checkpoint": True}, {"save_delta": True}):
-        with pytest.raises(NotImplementedError, match="incremental checkpoints"):
-            model.saver().save(model.session, str(tmp_path / "model"), **keywords)
-    model.saver().save(model.session, str(tmp_path / "model"), is_incremental_checkpoint=False, save_delta=False)
-
-
 @pytest.mark.parametrize("name", ["..", "manifest.json"])
 def test_a_table_name_that_is_no_directory_name_is_refused(tmp_path, name):
     model = Model(tables=("user",))
@@ -476,7 +468,7 @@ def assert_refused(saved, error, match):
 
 def test_missing_tables_are_told(saved):
     shutil.rmtree(saved[3])
-    for error in (FileNotFoundError, FileExistsError, saver.SparseDirectoryNotFoundError):
+    for error in (FileNotFoundError, FileExistsError, _restoring.SparseDirectoryNotFoundError):
         assert_refused(saved, error, r"directory '.*/sparse-model-1' does not exist; copy it")
 
 
@@ -640,7 +632,7 @@ def test_tables_beside_a_foreign_dense_part_are_an_error_unless_allowed(saved, l
 @pytest.mark.parametrize(
     "target, name, count",
     [
-        (checkpoint, "save", 2),
+        (checkpoint.Snapshot, "write", 2),
         (_manifest, "write", 1),
         (Pair, "install", 1),
         (_files, "put", 1),
@@ -733,7 +725,7 @@ def test_death_at_any_instant_leaves_a_whole_checkpoint(tmp_path, monkeypatch, s
     with monkeypatch.context() as patch:
         for name in originals:
             watch(os, name)
-        watch(checkpoint, "save")
+        watch(checkpoint.Snapshot, "write")
         watch(saver._stock, "save")
         watch(tf_saver.Saver, "_MaybeDeleteOldCheckpoints")
         patch.setattr(shutil, "rmtree", half_removed)
