@@ -23,7 +23,7 @@ BUILD := --no-build-isolation -C build-dir=$(BUILD_DIR)
 # Folders too, as their date tells of removed files; __init__.py, as a new package must join the editable install.
 SOURCES := $(shell find native -type d -o \( -name '*.h' -o -name '*.cc' -o -name CMakeLists.txt \) \
 	! -name '*_test.cc' ! -name '*_bench.cc') $(shell find mx_rec rec_sdk_common tf_adapter -name __init__.py 2>/dev/null)
-CXX_FILES = $(shell find native -name '*.h' -o -name '*.cc')
+CXX_FILES = $(shell find native -name '*.h' -o -name '*.cc') $(wildcard tests/*.c)
 
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 export TF_CPP_MIN_LOG_LEVEL ?= 2

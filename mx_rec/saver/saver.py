@@ -265,13 +265,25 @@ def _restore(self, sess, save_path):
         if tables and (tables_only or checkpoint_management.checkpoint_exists_internal(dense)):
             is_chosen = getattr(self, "_mx_rec_is_chosen", False)
             verified = _restoring.verify(directory, tables, None if tables_only else dense, is_chosen)
-    if save_path is None or not tables_only:
+    if tables and not tables_only:
+        _restore_dense(self, sess, dense)
+    elif save_path is None or not tables_only:
         _stock["restore"](self, sess, dense)
     if verified is not None and verified.tables:
         _restoring.load(verified)
     if anchors:
         # They are in no file, yet a MonitoredSession starts only when every variable is initialised.
         sess.run([anchor.initializer for anchor in anchors])
+
+
+def _restore_dense(saver, sess, dense):
+    """TensorFlow's restore. Of a file that was cut it raises an OutOfRangeError that does not name it, which training
+    loops would take for the end of their data."""
+    try:
+        _stock["restore"](saver, sess, dense)
+    except (tf.errors.OutOfRangeError, tf.errors.DataLossError) as error:
+        message = f"the dense part of checkpoint '{dense}' is damaged, restore another one: {error.message}"
+        raise tf.errors.DataLossError(error.node_def, error.op, message) from error
 
 
 def _version(prefix):
