@@ -131,7 +131,7 @@ def remove(prefix: str) -> None:
     except OSError as error:
         logger.warning("cannot remove '%s': %s", directory, error)
         return
-    _files.remove(old)
+    _files.remove_later(old)
 
 
 def dense_crc32c(prefix: str) -> Optional[int]:

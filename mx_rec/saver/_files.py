@@ -2,6 +2,9 @@
 
 import os
 import shutil
+import threading
+
+_removals: list[threading.Thread] = []
 
 
 def sync(path: str) -> None:
@@ -57,3 +60,21 @@ def remove(path: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
     except OSError:
         pass
+
+
+def remove_later(path: str) -> None:
+    """The same in a thread, for what is large and has a name that nobody looks for: a file system takes 0.25 s to let go
+    of a gigabyte. The process does not end before it is done."""
+    thread = threading.Thread(target=remove, args=(path,), name="mx_rec removal")
+    try:
+        thread.start()
+    except RuntimeError:  # the interpreter is ending
+        remove(path)
+    else:
+        _removals.append(thread)
+
+
+def finish_removals() -> None:
+    """Returns when all that was to be removed later is gone."""
+    while _removals:
+        _removals.pop().join()

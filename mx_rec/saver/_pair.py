@@ -106,7 +106,7 @@ class Pair:
         # What follows is tidying: the checkpoint is in its place.
         self._remove_other_shards(names)
         _files.remove(self.dense)
-        _files.remove(old)
+        _files.remove_later(old)
 
     def withdraw(self) -> None:
         """Removes the pair, and those of its dense files that have got their names in D. There must be no predecessor

@@ -96,5 +96,6 @@ def survey(parent: str, prefix: Optional[str] = None, other_hosts: bool = False)
 def settle(prefix: str) -> None:
     """Tidies up in the directory of `prefix` after saves of this machine's processes that ended, in preparation of a
     save of `prefix`. What a living process works on, and what other machines made, stays."""
+    _files.finish_removals()
     with _settling:
         survey(os.path.dirname(prefix), prefix).settle(prefix)
