@@ -89,15 +89,14 @@ class Pair:
         _files.sync(parent)
 
         directory, old = _directory.of(self.prefix), _directory.hidden(self.prefix, "sparse", "old")
-        _files.remove(old)
-        try:
+        has_predecessor = os.path.lexists(directory)
+        if has_predecessor:  # else one may be in `old` already, by which a restore knows that the pair replaces it
+            _files.remove(old)
             os.rename(directory, old)
-        except FileNotFoundError:
-            pass
         try:
             os.rename(self.sparse, directory)
         except BaseException:
-            if os.path.isdir(old):
+            if has_predecessor:
                 os.rename(old, directory)
             raise
         _files.sync(parent)
