@@ -54,7 +54,7 @@ def run(options) -> int:
         plan.show(options.dry_run)
     _show(leftovers, options)
     removed = [prefix for plan in plans for prefix in plan.remove]
-    size = sum(map(_size, [*sum(map(_files, removed), []), *leftovers.remove]))
+    size = sum(map(_size, [*sum(map(_files, removed), []), *(one.path for one in leftovers.remove)]))
     if not options.dry_run:
         leftovers.settle()
         # First: whoever reads them while files go must not be sent to one of these.
@@ -126,8 +126,8 @@ def _show(leftovers, options):
     reason = "left by a process that ended"
     for pair in leftovers.install:
         print(_line("complete", options.dry_run, pair.prefix, f"{reason}, in {os.path.basename(pair.sparse)}"))
-    for path in leftovers.remove:
-        print(_line("remove", options.dry_run, path, reason))
+    for one in leftovers.remove:
+        print(_line("remove", options.dry_run, one.path, reason))
     for one in leftovers.busy:
         if one.host != _owner.host():
             print(_line("leave", options.dry_run, one.path, f"made on {one.host}; if none saves there, --other-hosts"))

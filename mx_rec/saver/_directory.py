@@ -90,7 +90,7 @@ def hidden(prefix: str, half: str, kind: str, owner: Optional[str] = None) -> st
 
 def parse(path: str) -> Optional[Hidden]:
     """What `path` says by its name; None if it is no hidden name."""
-    parent, name = os.path.split(os.path.normpath(path))
+    parent, name = os.path.split(path.rstrip("/"))
     match = _HIDDEN.fullmatch(name)
     if match is None:
         return None

@@ -4,6 +4,7 @@ import os
 import shutil
 import threading
 
+_LARGE = 64 << 20
 _removals: list[threading.Thread] = []
 
 
@@ -63,8 +64,10 @@ def remove(path: str) -> None:
 
 
 def remove_later(path: str) -> None:
-    """The same in a thread, for what is large and has a name that nobody looks for: a file system takes 0.25 s to let go
-    of a gigabyte. The process does not end before it is done."""
+    """The same for a directory with a name that nobody looks for; if it is large, in a thread: a file system takes
+    0.25 s to let go of a gigabyte. The process does not end before it is done."""
+    if _size(path) < _LARGE:
+        return remove(path)
     thread = threading.Thread(target=remove, args=(path,), name="mx_rec removal")
     try:
         thread.start()
@@ -72,6 +75,10 @@ def remove_later(path: str) -> None:
         remove(path)
     else:
         _removals.append(thread)
+
+
+def _size(path):
+    return sum(os.lstat(os.path.join(parent, name)).st_size for parent, _, names in os.walk(path) for name in names)
 
 
 def finish_removals() -> None:

@@ -90,15 +90,14 @@ class Pair:
 
         before, old = _directory.of(self.prefix), _directory.hidden(self.prefix, "sparse", "old")
         is_delta = _manifest.read(self.sparse).parent is not None
-        _files.remove(old)
-        try:
+        has_predecessor = os.path.lexists(before)
+        if has_predecessor:  # else one may be in `old` already, by which a restore knows that the pair replaces it
+            _files.remove(old)
             os.rename(before, old)
-        except FileNotFoundError:
-            pass
         try:
             os.rename(self.sparse, _directory.target(self.prefix, is_delta))
         except BaseException:
-            if os.path.isdir(old):
+            if has_predecessor:
                 os.rename(old, before)
             raise
         _files.sync(parent)
