@@ -53,9 +53,7 @@ def train(directory, options, say, back=0):
     with model.process():
         weight = v1.get_variable("weight", initializer=np.ones(model.DIM, np.float32))
         data = model.batches(STEPS, keys=model.vocabulary(1000))
-        built = model.build(
-            data, plain_map, initializer=v1.truncated_normal_initializer(seed=3), weight=weight, **options
-        )
+        built = model.build(data, initializer=v1.truncated_normal_initializer(seed=3), weight=weight, **options)
         dense, sparse = get_dense_and_sparse_variable()
         gradients = tf.gradients(built.loss, dense + sparse)
         global_step = v1.train.get_or_create_global_step()
@@ -80,11 +78,6 @@ def train(directory, options, say, back=0):
                 say("saving", step + 1, digest(built, session))
                 saver.save(session, os.path.join(directory, "model"), global_step=step + 1)
                 say("saved", step + 1)
-
-
-def plain_map(dataset, insert):
-    """Without a translation by AutoGraph, which would take most of a child's life."""
-    return dataset.map(tf.autograph.experimental.do_not_convert(insert))
 
 
 def warm_up():

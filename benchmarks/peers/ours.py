@@ -117,7 +117,7 @@ class Tables:
     def follow_changes(self):
         """From now on the tables remember which rows change, as for incremental checkpoints."""
         for table in self._tables:
-            checkpoint.follow_changes(table.native, erasures=True)
+            checkpoint.follow_changes(table.native, keys=True)
 
     def size(self):
         return sum(table.size() for table in self._tables)
