@@ -99,6 +99,9 @@ def _set_tip(verified):
     chain = verified.chain
     if chain[-1].manifest is None or set(verified.entries) != {table.table_name for table in verified.tables}:
         return
+    # Rows that do not change would have no such slots in the chain.
+    if any(set(table.native.slots) - set(verified.entries[table.table_name].slots) for table in verified.tables):
+        return
     moments = {table.table_name: checkpoint.moment(table.native) for table in verified.tables}
     if None not in moments.values():
         directory = chain[-1].directory
@@ -109,9 +112,7 @@ def _set_tip(verified):
 def _verify_table(link, table, may):
     name, native, directory = table.table_name, table.native, link.directory
     path = table_directory(directory, name)
-    entry = None if link.manifest is None else link.manifest.tables.get(name)
-    if entry is None and link.manifest is not None:
-        raise ValueError(f"checkpoint '{directory}': table '{name}' is not in it, though a delta of it builds on it")
+    entry = None if link.manifest is None else link.manifest.tables[name]
     if entry is not None and entry.dim != native.dim:
         raise ValueError(
             f"checkpoint '{directory}': table '{name}' has dim {entry.dim} on disk, {native.dim} in the model; create "

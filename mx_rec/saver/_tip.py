@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from mx_rec._native import checkpoint
-from mx_rec.saver import _directory, _manifest
+from mx_rec.saver import _chain, _directory, _manifest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +46,10 @@ def why_not(prefix: str, tables) -> Optional[str]:
         return f"the last one has other tables, {sorted(_tip.moments)}"
     if _manifest.identity(_tip.directory) != _tip.identity:
         return f"the last one, '{_tip.directory}', is no longer there"
+    try:
+        _chain.links(_tip.directory)
+    except ValueError as error:
+        return str(error)
     names = {_directory.target(prefix, is_delta) for is_delta in (False, True)}
     if names & set(_tip.chain):
         return "it would replace a checkpoint that it builds on"

@@ -216,6 +216,9 @@ def _save(
 def _plan(prefix, step, tables, starts_chain, wants_delta):
     config = process.config or Config()
     starts_chain = starts_chain or wants_delta or config.is_incremental_checkpoint
+    broken = _chain.children(_directory.of(prefix))
+    if broken:
+        logger.warning("checkpoint '%s' is replaced, though %s build on it and cannot be restored then", prefix, broken)
     parent = None
     if wants_delta:
         reason = _tip.why_not(prefix, tables)
