@@ -15,7 +15,6 @@ import pytest
 import tensorflow as tf
 import training
 
-from mx_rec import __main__
 from mx_rec.cli import diff
 from mx_rec.saver import _finding, _manifest, _owner, _reading, _table_files, export, sparse
 
@@ -74,17 +73,6 @@ def counted_original(tmp_path_factory):
 def counted(counted_original, tmp_path):
     shutil.copytree(counted_original[0], tmp_path / "counted")
     return (tmp_path / "counted", *counted_original[1:])
-
-
-@pytest.fixture
-def tool(capsys):
-    """Runs a command: (exit status, stdout, stderr)."""
-
-    def call(*arguments):
-        status = __main__.main([str(argument) for argument in arguments])
-        return (status, *capsys.readouterr())
-
-    return call
 
 
 def flip(path, at=-1):

@@ -10,7 +10,8 @@ from mx_rec.saver._errors import CheckpointError, DamagedError
 
 _DESCRIPTION = """\
 Compares the tables of two checkpoints, key by key and bit by bit. Steps, versions, the order of rows and the dense
-parts do not matter; a delta stands for the tables that it makes of those it builds on. The exit status is 0 if they are equal, 1 if they differ, 2 if they cannot be compared.
+parts do not matter; a delta stands for the tables that it makes of those it builds on. The exit status
+is 0 if they are equal, 1 if they differ, 2 if they cannot be compared.
 """
 
 

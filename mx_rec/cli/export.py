@@ -13,7 +13,8 @@ from mx_rec.saver._errors import CheckpointError, DamagedError
 _DESCRIPTION = """\
 Writes the tables of a checkpoint as NumPy files, T.keys.npy (int64 [n]) and T.embedding.npy (float32 [n, dim]), or as
 one Parquet file per table with the columns `key` and `embedding`. Row i is the same in all of them. Files of the same
-names are replaced. A delta gives all rows, of those it builds on, too. What is exported is checked before, and a file appears when it is complete.
+names are replaced. A delta gives all rows, of those it builds on, too. What is exported is checked before, and a
+file appears when it is complete.
 """
 
 

@@ -20,9 +20,8 @@ from mx_rec.saver._errors import CheckpointError, DamagedError
 _DESCRIPTION = """\
 Removes the older checkpoints in a directory, dense files and tables, and what killed processes left of them. Of every
 name (model-*, best-*) the newest N that pass verification stay, and the one that TensorFlow's `checkpoint` file calls
-the latest. Damaged ones go if a newer one is whole. Tables that a delta builds on stay with it. The `checkpoint` file is
-updated. What processes of another machine
-have left stays, as they may be at work: see --other-hosts.
+the latest. Damaged ones go if a newer one is whole. Tables stay while a delta builds on them. The `checkpoint` file is
+updated. What processes of another machine have left stays, as they may be at work: see --other-hosts.
 """
 _DENSE = r"\.(index|meta|data-\d{5}-of-\d{5})"
 

@@ -14,8 +14,8 @@ from mx_rec.saver._errors import CheckpointError, DamagedError
 _DESCRIPTION = """\
 Checks every file of the tables against the size and CRC32C in the manifest, sizes against attributes, that no key
 occurs twice and that all columns have as many rows, and that the dense part beside was written by the same save; of a
-delta, also all that it builds on. Prints a line per checkpoint; the exit status is 1 if one is damaged. Of a checkpoint without a manifest, as the original SDK
-writes them, sizes and keys alone can be checked.
+delta, also all that it builds on. Prints a line per checkpoint; the exit status is 1 if one is damaged. Of a checkpoint
+without a manifest, as the original SDK writes them, sizes and keys alone can be checked.
 """
 _MAX_COUNT = 2**32 - 1  # counts and steps (native/table/history.h)
 

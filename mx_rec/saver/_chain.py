@@ -66,8 +66,8 @@ def release(prefix: str) -> None:
 def children(directory: str) -> list[str]:
     """The deltas that were built on the tables in `directory`."""
     folder = os.path.dirname(directory)
-    deltas = [os.path.join(folder, name) for name in sorted(os.listdir(folder or ".")) if _directory.is_delta_name(name)]
-    return [path for path in deltas if _parent(path) == directory]
+    names = filter(_directory.is_delta_name, sorted(os.listdir(folder or ".")))
+    return [path for path in (os.path.join(folder, name) for name in names) if _parent(path) == directory]
 
 
 def needed(folder: str, removed: Collection[str]) -> dict[str, str]:

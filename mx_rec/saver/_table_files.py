@@ -128,8 +128,7 @@ class TableFiles:
         return self._map("admission_filter", np.uint16) if self._has("admission_filter") else None
 
     def deleted(self) -> np.ndarray:
-        """int64 [n]: of a delta, the keys that lost their rows since its parent; those among `keys()` have one again.
-        """
+        """int64 [n]: of a delta, the keys that lost their rows since its parent; some may have one again."""
         if not self._has("deleted"):
             return np.empty(0, np.int64)
         count = self._attribute("deleted", 2)[0]
