@@ -8,8 +8,8 @@ from typing import NamedTuple, Optional
 from mx_rec._config import process
 from mx_rec._native import checkpoint
 from mx_rec.saver import _chain, _directory, _history, _manifest, _tip
-from mx_rec.saver._saving import table_directory
 from mx_rec.saver._lenient import allowed
+from mx_rec.saver._saving import table_directory
 from mx_rec.util.log import logger
 
 

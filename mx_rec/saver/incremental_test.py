@@ -1,4 +1,4 @@
-"""Deltas through the stock Saver: what they hold, and when a checkpoint holds all rows although a delta was asked for."""
+"""Deltas through the stock Saver: what they hold, and when a checkpoint holds all rows instead."""
 
 import json
 import os
@@ -36,22 +36,25 @@ def incremental():
 
 def save(model, directory, step, delta=True, name="model", **options):
     """Saves a checkpoint that deltas may build on, or a delta."""
-    if "saver" not in model.__dict__.get("_kept", {}):
-        model._kept = {"saver": model.saver(max_to_keep=1000)}
+    if not hasattr(model, "kept"):
+        model.kept = model.saver(max_to_keep=1000)
     path = str(pathlib.Path(directory) / name)
     options = {"is_incremental_checkpoint": True, "save_delta": delta, "write_meta_graph": False, **options}
-    return model._kept["saver"].save(model.session, path, global_step=step, **options)
+    return model.kept.save(model.session, path, global_step=step, **options)
 
 
 def contents(model):
     return {name: content(anchor) for name, anchor in model.anchors.items()}
 
 
-def restored(path, tables=("user", "item"), **options):
-    """What a fresh model has after a restore."""
-    other = Model(tables, **options)
+def assert_restores(path, tables=("user", "item"), *, expected):
+    """A restore gives the tables these contents. It is of the tables of this process, so what they have now is gone."""
+    other = Model(tables)
+    for anchor in other.anchors.values():
+        native(anchor).erase(range(0, 1000, 2))
+        fill(anchor, [1, -5], -5.0)
     other.saver().restore(other.session, str(path))
-    return contents(other)
+    assert contents(other) == expected
 
 
 def read(directory, table="user"):
@@ -153,7 +156,7 @@ def test_a_delta_holds_the_rows_that_changed_and_the_keys_that_went(seed, tmp_pa
             assert rows == {key: states[step][name][key] for key in changed[name]}
             assert set(deleted) == gone[name]
     for step, state in states.items():
-        assert restored(tmp_path / f"model-{step}") == state
+        assert_restores(tmp_path / f"model-{step}", expected=state)
 
 
 def test_the_size_is_that_of_what_changed(tmp_path):
@@ -177,7 +180,7 @@ def test_nothing_changed_is_a_delta_of_nothing(tmp_path):
     save(model, tmp_path, 1, delta=False)
     save(model, tmp_path, 2)
     assert read(tmp_path / "delta-sparse-model-2") == ({}, [])
-    assert restored(tmp_path / "model-2") == contents(model)
+    assert_restores(tmp_path / "model-2", expected=contents(model))
 
 
 @pytest.mark.slow
@@ -195,7 +198,7 @@ def test_more_saves_than_interval_numbers(tmp_path):
     whole = [name for name in kinds(tmp_path) if not name.startswith("delta-")]
     assert "sparse-model-0" in whole and 1 < len(whole) < 5
     for step in {0, 1, 17, 252, 253, 254, 255, 256, 257, 299}:
-        assert restored(tmp_path / f"model-{step}", ("user",)) == states[step]
+        assert_restores(tmp_path / f"model-{step}", ("user",), expected=states[step])
 
 
 # ---- When a checkpoint holds all rows, though a delta was asked for.
@@ -209,7 +212,7 @@ def test_the_first_has_nothing_to_build_on(tmp_path, log):
     fill(model.anchors["user"], [9], 9.0)
     save(model, tmp_path, 2)
     assert kinds(tmp_path) == ["delta-sparse-model-2", "sparse-model-1"]
-    assert restored(tmp_path / "model-2") == contents(model)
+    assert_restores(tmp_path / "model-2", expected=contents(model))
 
 
 def test_another_directory(tmp_path, log):
@@ -223,7 +226,7 @@ def test_another_directory(tmp_path, log):
     fill(model.anchors["user"], [8], 8.0)
     save(model, tmp_path / "b", 3)
     assert kinds(tmp_path / "b") == ["delta-sparse-model-3", "sparse-model-2"]
-    assert restored(tmp_path / "b/model-3") == contents(model)
+    assert_restores(tmp_path / "b/model-3", expected=contents(model))
 
 
 def test_the_same_directory_by_other_words(tmp_path, monkeypatch):
@@ -232,7 +235,7 @@ def test_the_same_directory_by_other_words(tmp_path, monkeypatch):
     model.set(1.0)
     save(model, tmp_path, 1)
     fill(model.anchors["user"], [9], 9.0)
-    model._kept["saver"].save(model.session, "model", global_step=2, save_delta=True)
+    model.kept.save(model.session, "model", global_step=2, save_delta=True)
     assert kinds(tmp_path) == ["delta-sparse-model-2", "sparse-model-1"]
 
 
@@ -248,7 +251,7 @@ def test_two_savers_in_two_directories_by_turns(tmp_path):
         states[savers[name].save(model.session, path, step, save_delta=True)] = contents(model)
     assert any(name.startswith("delta-") for name in kinds(tmp_path / "a"))
     for path, state in states.items():
-        assert restored(path) == state
+        assert_restores(path, expected=state)
 
 
 def test_a_table_that_was_added(tmp_path, log):
@@ -259,11 +262,11 @@ def test_a_table_that_was_added(tmp_path, log):
         model.anchors["new"] = add_table("new")
         model.session.run(model.anchors["new"].initializer)
     fill(model.anchors["new"], [5], 5.0)
-    model._kept = {}
+    del model.kept
     save(model, tmp_path, 2)
     assert reasons(log)[-1] == "the last one has other tables, ['user']"
     assert kinds(tmp_path) == ["sparse-model-1", "sparse-model-2"]
-    assert restored(tmp_path / "model-2", ("user", "new")) == contents(model)
+    assert_restores(tmp_path / "model-2", ("user", "new"), expected=contents(model))
 
 
 @pytest.mark.parametrize("victim", ["sparse-model-1", "delta-sparse-model-2"])
@@ -283,21 +286,23 @@ def test_a_link_that_somebody_took_away(victim, how, tmp_path, log):
     save(model, tmp_path, 3)
     assert "sparse-model-3" in kinds(tmp_path)
     assert str(tmp_path / victim) in reasons(log)[-1]
-    assert restored(tmp_path / "model-3") == contents(model)
+    assert_restores(tmp_path / "model-3", expected=contents(model))
 
 
-def test_over_what_it_builds_on(tmp_path, log):
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_over_what_it_builds_on(step, tmp_path, log):
     model = Model()
     model.set(1.0)
-    for step in (1, 2, 3):
-        fill(model.anchors["user"], [step], 5.0)
-        save(model, tmp_path, step)
-    for step in (2, 3, 1):
-        fill(model.anchors["user"], [step], 7.0 + step)
-        save(model, tmp_path, step)
-        assert reasons(log)[-1] == "it would replace a checkpoint that it builds on" or step == 1
-        assert restored(tmp_path / f"model-{step}") == contents(model)
-    assert any("though" in text and "delta-sparse-model-3" in text for level, text in log if level == "WARNING")
+    for before in (1, 2, 3):
+        fill(model.anchors["user"], [before], 5.0)
+        save(model, tmp_path, before)
+    fill(model.anchors["user"], [step], 9.0)
+    save(model, tmp_path, step)
+    assert f"sparse-model-{step}" in kinds(tmp_path) and f"delta-sparse-model-{step}" not in kinds(tmp_path)
+    assert reasons(log)[-1] == "it would replace a checkpoint that it builds on"
+    warnings = [text for level, text in log if level == "WARNING"]
+    assert len(warnings) == (step < 3) and all(f"delta-sparse-model-{step + 1}'] build on it" in w for w in warnings)
+    assert_restores(tmp_path / f"model-{step}", expected=contents(model))
 
 
 def test_a_table_that_was_emptied(tmp_path, log):
@@ -308,7 +313,7 @@ def test_a_table_that_was_emptied(tmp_path, log):
     fill(model.anchors["user"], [4], 4.0)
     save(model, tmp_path, 2)
     assert reasons(log)[-1] == "table 'user' no longer knows what has changed since the last one"
-    assert restored(tmp_path / "model-2") == contents(model)
+    assert_restores(tmp_path / "model-2", expected=contents(model))
 
 
 def test_checkpoints_of_the_original_are_not_extended(tmp_path, log, incremental):
@@ -316,7 +321,7 @@ def test_checkpoints_of_the_original_are_not_extended(tmp_path, log, incremental
     model.set(1.0)
     save(model, tmp_path, 1)
     (tmp_path / "sparse-model-1/manifest.json").unlink()
-    model._kept["saver"].restore(model.session, str(tmp_path / "model-1"))
+    model.kept.restore(model.session, str(tmp_path / "model-1"))
     save(model, tmp_path, 2)
     assert kinds(tmp_path) == ["sparse-model-1", "sparse-model-2"]
     assert reasons(log)[-1] == "there is no checkpoint of these tables yet that it could build on"
@@ -333,7 +338,7 @@ def test_slots_that_began_anew_are_not_left_out(tmp_path, incremental):
     fill(other.anchors["user"], [2], 2.0)
     save(other, tmp_path, 2)
     assert kinds(tmp_path) == ["sparse-model-1", "sparse-model-2"]
-    assert restored(tmp_path / "model-2") == contents(other)
+    assert_restores(tmp_path / "model-2", expected=contents(other))
 
 
 # ---- The other kind under the same name.
@@ -348,7 +353,7 @@ def test_all_rows_over_a_delta_of_the_same_name(tmp_path):
     fill(model.anchors["user"], [3], 3.0)
     save(model, tmp_path, 2, delta=False)
     assert kinds(tmp_path) == ["sparse-model-1", "sparse-model-2"]
-    assert restored(tmp_path / "model-2") == contents(model)
+    assert_restores(tmp_path / "model-2", expected=contents(model))
 
 
 def test_a_delta_over_all_rows_of_the_same_name(tmp_path):
@@ -359,7 +364,7 @@ def test_a_delta_over_all_rows_of_the_same_name(tmp_path):
     fill(model.anchors["user"], [3], 3.0)
     save(model, tmp_path, 2)
     assert kinds(tmp_path) == ["delta-sparse-model-2", "sparse-model-1"]
-    assert restored(tmp_path / "model-2") == contents(model)
+    assert_restores(tmp_path / "model-2", expected=contents(model))
     assert not list(tmp_path.glob(".*"))
 
 
@@ -385,7 +390,7 @@ def test_the_delta_after_a_failed_save_makes_up_for_it(tmp_path):
     save(model, tmp_path, 3)
     rows, gone = read(tmp_path / "delta-sparse-model-3")
     assert (set(rows), set(gone)) == (set(range(100, 9000)), {1, 2, 3, 4})
-    assert restored(tmp_path / "model-3", ("user",)) == contents(model)
+    assert_restores(tmp_path / "model-3", ("user",), expected=contents(model))
 
 
 @pytest.mark.parametrize("is_fresh", [True, False])
@@ -410,5 +415,5 @@ def test_deltas_go_on_from_a_restored_chain(is_fresh, tmp_path, incremental):
     assert manifest["parent"]["directory"] == "delta-sparse-model-2"
     assert read(tmp_path / "delta-sparse-model-4")[1] == [2]
     assert set(read(tmp_path / "delta-sparse-model-4", "item")[0]) == {9}
-    assert restored(tmp_path / "model-4") == contents(model)
-    assert restored(tmp_path / "model-3") == then
+    assert_restores(tmp_path / "model-4", expected=contents(model))
+    assert_restores(tmp_path / "model-3", expected=then)
