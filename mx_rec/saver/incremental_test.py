@@ -69,7 +69,7 @@ def read(directory, table="user"):
 
 
 def kinds(directory):
-    return sorted(path.name for path in pathlib.Path(directory).glob("*sparse-*"))
+    return sorted(path.name for path in pathlib.Path(directory).glob("*sparse-*") if path.name[0] != ".")
 
 
 def reasons(log):
