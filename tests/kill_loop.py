@@ -28,6 +28,14 @@ from mx_rec.util.variable import get_dense_and_sparse_variable
 v1 = tf.compat.v1
 STEPS, EVERY = 120, 3
 TABLES = {"memory": {"rows": 5000}, "disk": {"rows": 1, "host_vocabulary_size": 199, "ssd_vocabulary_size": 5000}}
+# Written while training goes on, and mostly what changed.
+DELTAS = {
+    "is_async_checkpoint": True,
+    "is_incremental_checkpoint": True,
+    "save_checkpoint_due_time": 1000,
+    "save_delta_checkpoints_secs": 1000,
+}
+TABLES |= {f"{kind}, deltas": {**options, "init": DELTAS} for kind, options in TABLES.items()}
 
 
 def digest(run, session):
@@ -43,7 +51,8 @@ def digest(run, session):
 def train(directory, options, say):
     """Trains from the latest checkpoint, or from nothing, to STEPS, and saves every EVERY steps. say(step, digest) is
     called after each restore and before each save."""
-    with model.process():
+    settings = options.pop("init", {})
+    with model.process(**settings):
         weight = v1.get_variable("weight", initializer=np.ones(model.DIM, np.float32))
         data = model.batches(STEPS, keys=model.vocabulary(1000))
         built = model.build(data, initializer=v1.truncated_normal_initializer(seed=3), weight=weight, **options)
@@ -67,7 +76,8 @@ def train(directory, options, say):
                 session.run(step_op)
                 if (step + 1) % EVERY == 0:
                     say(step + 1, digest(built, session))
-                    saver.save(session, os.path.join(directory, "model"), global_step=step + 1)
+                    is_delta = bool(settings) and step % 5 != 0
+                    saver.save(session, os.path.join(directory, "model"), global_step=step + 1, save_delta=is_delta)
 
 
 def in_child(work):
@@ -101,7 +111,7 @@ def oracle(kind, home):
 
 def options_of(kind, home):
     options = dict(TABLES[kind])
-    if kind == "disk":
+    if "ssd_vocabulary_size" in options:
         options["ssd_data_path"] = [home]
     return options
 
