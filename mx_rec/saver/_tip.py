@@ -50,8 +50,9 @@ def why_not(prefix: str, tables) -> Optional[str]:
         _chain.links(_tip.directory)
     except ValueError as error:
         return str(error)
-    names = {_directory.target(prefix, is_delta) for is_delta in (False, True)}
-    if names & set(_tip.chain):
+    # By their names alone, as the directory is the same: it may be written in several ways.
+    names = {os.path.basename(_directory.target(prefix, is_delta)) for is_delta in (False, True)}
+    if names & {os.path.basename(link) for link in _tip.chain}:
         return "it would replace a checkpoint that it builds on"
     for table in tables:
         if not checkpoint.knows_since(table.native, _tip.moments[table.table_name]):

@@ -176,6 +176,24 @@ def test_who_waits_for_a_save_under_way(waits, gate, tmp_path):
     assert (tmp_path / "sparse-model-1/manifest.json").exists()
 
 
+def test_a_save_that_ends_with_the_process_is_not_remembered_by_the_next(gate, tmp_path):
+    model = Model()
+    for step in (1, 2):
+        model.set(float(step))
+        save(model, tmp_path, step, delta=False)
+        if step == 1:
+            gate.set()
+            wait()
+            gate.clear()
+    opens_soon(gate)
+    terminate_config_initializer()
+    init(restore_model_version=1)
+    saver.install()
+    model = Model()
+    model.saver().restore(model.session, str(tmp_path / "model-2"))
+    assert model.get() == (1.0, [1.0, 1.0])
+
+
 def test_nothing_to_wait_for(tmp_path):
     wait()
     model = Model()

@@ -237,6 +237,10 @@ def test_the_same_directory_by_other_words(tmp_path, monkeypatch):
     fill(model.anchors["user"], [9], 9.0)
     model.kept.save(model.session, "model", global_step=2, save_delta=True)
     assert kinds(tmp_path) == ["delta-sparse-model-2", "sparse-model-1"]
+    fill(model.anchors["user"], [10], 9.0)
+    model.kept.save(model.session, "model", global_step=1, save_delta=True)  # over what it would build on
+    assert kinds(tmp_path) == ["delta-sparse-model-2", "sparse-model-1"]
+    assert_restores(tmp_path / "model-1", expected=contents(model))
 
 
 def test_two_savers_in_two_directories_by_turns(tmp_path):

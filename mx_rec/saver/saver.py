@@ -60,14 +60,16 @@ def uninstall() -> None:
     """Puts TensorFlow's own methods back, when a save under way has ended. Repeating it changes nothing. RuntimeError
     if that save failed."""
     global _installed
-    if _installed:
-        for name, stock in _stock.items():
-            setattr(tf_saver.Saver, name, stock)
-        _timers.uninstall()
-    _installed = False
-    _saved.clear()
-    _tip.set_current(None)
-    _background.wait()
+    try:
+        _background.wait()  # first, as the save that ends is remembered
+    finally:
+        if _installed:
+            for name, stock in _stock.items():
+                setattr(tf_saver.Saver, name, stock)
+            _timers.uninstall()
+        _installed = False
+        _saved.clear()
+        _tip.set_current(None)
 
 
 def last_sparse_dir() -> Optional[str]:
