@@ -100,6 +100,8 @@ def _set_tip(verified):
     chain, config = verified.chain, process.config
     if chain[-1].manifest is None or set(verified.entries) != {table.table_name for table in verified.tables}:
         return
+    if _directory.parse(chain[-1].directory) is not None:
+        return  # of an interrupted save: the next save gives it its name, and nothing would be found under this one
     # Rows that do not change would have no such slots in the chain.
     if any(set(table.native.slots) - set(verified.entries[table.table_name].slots) for table in verified.tables):
         return

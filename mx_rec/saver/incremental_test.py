@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from mx_rec.saver import lenient, saver
+from mx_rec.saver import _owner, lenient, saver
 from mx_rec.saver.saver_test import Model, add_table, content, fill, installed, logged, native
 from mx_rec.util.initialize import init, terminate_config_initializer
 
@@ -395,6 +395,30 @@ def test_the_delta_after_a_failed_save_makes_up_for_it(tmp_path):
     rows, gone = read(tmp_path / "delta-sparse-model-3")
     assert (set(rows), set(gone)) == (set(range(100, 9000)), {1, 2, 3, 4})
     assert_restores(tmp_path / "model-3", ("user",), expected=contents(model))
+
+
+@pytest.mark.parametrize("is_delta", [True, False])
+def test_what_a_killed_save_left_is_not_built_on_under_its_hidden_name(is_delta, tmp_path, incremental):
+    """Of a save over a checkpoint of the same name: it is restored from where it lies, and moved by the next save."""
+    model = Model()
+    for step, value in ((1, 1.0), (2, 2.0)):
+        fill(model.anchors["user"], [step], value)
+        save(model, tmp_path, step, delta=is_delta)
+    expected = contents(model)
+    owner = f"{_owner.host()}-{2**22 + 1}"  # above any process's number
+    (hidden := tmp_path / f".dense-model-2.tmp-{owner}").mkdir()
+    for path in tmp_path.glob("model-2.*"):
+        shutil.copy(path, hidden)
+    os.rename(tmp_path / f"{'delta-' if is_delta else ''}sparse-model-2", tmp_path / f".sparse-model-2.tmp-{owner}")
+    native(model.anchors["user"]).erase([1, 2])
+    model.kept.restore(model.session, str(tmp_path / "model-2"))
+    assert contents(model) == expected
+    fill(model.anchors["user"], [3], 3.0)
+    save(model, tmp_path, 3)
+    assert not list(tmp_path.glob(".*"))
+    now = contents(model)
+    assert_restores(tmp_path / "model-2", expected=expected)
+    assert_restores(tmp_path / "model-3", expected=now)
 
 
 @pytest.mark.parametrize("is_fresh", [True, False])
