@@ -15,9 +15,8 @@ import pytest
 import tensorflow as tf
 import training
 
-from mx_rec import __main__
 from mx_rec.cli import diff
-from mx_rec.saver import _manifest, _owner, _reading, export, sparse
+from mx_rec.saver import _finding, _manifest, _owner, _reading, _table_files, export, sparse
 
 v1 = tf.compat.v1
 
@@ -76,17 +75,6 @@ def counted(counted_original, tmp_path):
     return (tmp_path / "counted", *counted_original[1:])
 
 
-@pytest.fixture
-def tool(capsys):
-    """Runs a command: (exit status, stdout, stderr)."""
-
-    def call(*arguments):
-        status = __main__.main([str(argument) for argument in arguments])
-        return (status, *capsys.readouterr())
-
-    return call
-
-
 def flip(path, at=-1):
     content = bytearray(path.read_bytes())
     content[at] ^= 0x10
@@ -131,7 +119,7 @@ def test_state_files_are_read_as_tensorflow_reads_them(run):
     names = [str(directory / name) for name in ("a-1", "b\\n-2", "é-3")]
     v1.train.update_checkpoint_state(str(directory), names[2], names)
     state = tf.train.get_checkpoint_state(str(directory))
-    found = _reading.read_state(str(directory / "checkpoint"))
+    found = _finding.read_state(str(directory / "checkpoint"))
     assert found[0] == state.model_checkpoint_path
     assert set(found) == set(state.all_model_checkpoint_paths)
 
@@ -561,7 +549,7 @@ def test_damaged_checkpoints_are_not_called_different(run, tool):
 @pytest.mark.parametrize("seed", range(30))
 def test_compare_agrees_with_dicts(seed, monkeypatch):
     random = np.random.RandomState(seed)
-    monkeypatch.setattr(_reading, "CHUNK", int(random.choice([1, 2, 7, 64, 1000])))
+    monkeypatch.setattr(_table_files, "CHUNK", int(random.choice([1, 2, 7, 64, 1000])))
     pool = model.vocabulary(random.randint(13, 300), seed)
     values = np.array([0.0, -0.0, 1.5, np.nan, np.inf, -np.inf, 1e-40], np.float32)
     sides = []
@@ -781,7 +769,7 @@ def test_prune_refuses_what_it_cannot_judge(run, tool, capsys):
 
 @pytest.mark.parametrize("has_slots", [False, True])
 def test_exported_arrays_are_the_rows(has_slots, run, original, tool, monkeypatch):
-    monkeypatch.setattr(_reading, "CHUNK", 7)
+    monkeypatch.setattr(_table_files, "CHUNK", 7)
     status, out, _ = tool("export", run / "model-6", run / "out" / "deep", *(["--slots"] if has_slots else []))
     assert status == 0
     for name in model.TABLES:
@@ -825,7 +813,7 @@ def test_parquet_without_pyarrow_says_how_to_get_it(run, tool, monkeypatch):
 
 def test_parquet_holds_the_rows(run, original, tool, monkeypatch):
     parquet = pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr(_reading, "CHUNK", 7)
+    monkeypatch.setattr(_table_files, "CHUNK", 7)
     assert tool("export", run, run / "out", "--format", "parquet", "--slots")[0] == 0
     for name in model.TABLES:
         keys, values = original[1][9][name]

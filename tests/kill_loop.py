@@ -35,6 +35,14 @@ STEPS = 60
 QUICK_START = v1.ConfigProto(inter_op_parallelism_threads=2, intra_op_parallelism_threads=1)
 QUICK_START.graph_options.rewrite_options.disable_meta_optimizer = True
 TABLES = {"memory": {"rows": 5000}, "disk": {"rows": 1, "host_vocabulary_size": 199, "ssd_vocabulary_size": 5000}}
+# Written while training goes on, and mostly what changed.
+DELTAS = {
+    "is_async_checkpoint": True,
+    "is_incremental_checkpoint": True,
+    "save_checkpoint_due_time": 1000,
+    "save_delta_checkpoints_secs": 1000,
+}
+TABLES |= {f"{kind}, deltas": {**options, "init": DELTAS} for kind, options in TABLES.items()}
 
 
 def digest(run, session):
@@ -50,7 +58,8 @@ def digest(run, session):
 def train(directory, options, say, back=0):
     """Trains to STEPS from the latest checkpoint, or the one `back` before it, or from nothing, and saves after every
     step. Calls say("restored", step, digest), say("saving", step, digest) and say("saved", step)."""
-    with model.process():
+    settings = options.pop("init", {})
+    with model.process(**settings):
         weight = v1.get_variable("weight", initializer=np.ones(model.DIM, np.float32))
         data = model.batches(STEPS, keys=model.vocabulary(1000))
         built = model.build(data, initializer=v1.truncated_normal_initializer(seed=3), weight=weight, **options)
@@ -76,7 +85,8 @@ def train(directory, options, say, back=0):
             while (step := int(session.run(global_step))) < STEPS:
                 session.run(step_op)
                 say("saving", step + 1, digest(built, session))
-                saver.save(session, os.path.join(directory, "model"), global_step=step + 1)
+                is_delta = bool(settings) and step % 5 != 0
+                saver.save(session, os.path.join(directory, "model"), global_step=step + 1, save_delta=is_delta)
                 say("saved", step + 1)
 
 
@@ -104,9 +114,10 @@ def in_child(work):
         code = 1
         try:
             os.close(source)
-            with os.fdopen(target, "w", buffering=1) as out, open(os.devnull, "w") as nothing:
+            out = os.fdopen(target, "w", buffering=1)
+            with open(os.devnull, "w") as nothing:
                 os.dup2(nothing.fileno(), 2)
-                work(lambda *words: print(*words, file=out, flush=True))
+            work(lambda *words: print(*words, file=out, flush=True))
             code = 0
         except BaseException as error:
             os.write(target, f"failed {type(error).__name__}: {error}\n".replace("\n", " ").encode() + b"\n")
@@ -128,7 +139,7 @@ def oracle(kind, home):
 
 def options_of(kind, home):
     options = dict(TABLES[kind])
-    if kind == "disk":
+    if "ssd_vocabulary_size" in options:
         options["ssd_data_path"] = [home]
     return options
 

@@ -6,7 +6,7 @@ __getattr__, __dir__ = attach(
     __name__,
     {
         "export": "mx_rec.saver.sparse",
-        "lenient": "mx_rec.saver.lenient",
+        "lenient": "mx_rec.saver._lenient",
         "wait": "mx_rec.saver._background",
     },
 )

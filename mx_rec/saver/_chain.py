@@ -8,6 +8,7 @@ A checkpoint that max_to_keep removes keeps its tables as long as a delta builds
 """
 
 import os
+from collections.abc import Collection
 from typing import NamedTuple, Optional
 
 from mx_rec.saver import _directory, _manifest
@@ -43,6 +44,9 @@ def links(directory: str) -> list[Link]:
         if any(os.path.samefile(path, link.directory) for link in chain):
             raise ValueError(f"checkpoint '{child}' holds what has changed since itself, by way of '{path}'")
         chain.insert(0, Link(path, _manifest.read(path)))
+        lacking = sorted(set(chain[1].manifest.tables) - set(chain[0].manifest.tables))
+        if lacking:
+            raise ValueError(f"checkpoint '{child}' has tables {lacking}, which '{path}' lacks, though it builds on it")
     return chain
 
 
@@ -54,30 +58,44 @@ def release(prefix: str) -> None:
         prefix = _directory.prefix_of(directory)
         if not os.path.isdir(directory) or _directory.has_dense(prefix) or children(directory):
             return
-        try:
-            manifest = _manifest.read(directory)
-        except ValueError:
-            manifest = None
+        parent = _parent(directory)
         _directory.remove(prefix)
-        is_delta = manifest is not None and manifest.parent is not None
-        directory = os.path.join(os.path.dirname(directory), manifest.parent.directory) if is_delta else None
+        directory = parent
 
 
 def children(directory: str) -> list[str]:
     """The deltas that were built on the tables in `directory`."""
-    parent, name = os.path.split(directory)
-    found = []
-    for other in sorted(os.listdir(parent or ".")):
-        path = os.path.join(parent, other)
-        if not _directory.is_delta_name(other):
+    folder = os.path.dirname(directory)
+    names = filter(_directory.is_delta_name, sorted(os.listdir(folder or ".")))
+    return [path for path in (os.path.join(folder, name) for name in names) if _parent(path) == directory]
+
+
+def needed(folder: str, removed: Collection[str]) -> dict[str, str]:
+    """{directory of tables: a delta that builds on it, at once or by way of others} for all deltas in `folder` but
+    those of the checkpoints `removed`."""
+    found = {}
+    for name in sorted(os.listdir(folder)):
+        delta = os.path.join(folder, name)
+        hidden = _directory.parse(delta)
+        is_tables = _directory.is_delta_name(name) or (hidden is not None and hidden.half == "sparse")
+        if not is_tables or _directory.prefix_of(delta) in removed:
             continue
-        try:
-            manifest = _manifest.read(path)
-        except (OSError, ValueError):
-            continue
-        if manifest is not None and manifest.parent is not None and manifest.parent.directory == name:
-            found.append(path)
+        parent = _parent(delta)
+        while parent is not None and parent not in found:
+            found[parent] = delta
+            parent = _parent(parent)
     return found
+
+
+def _parent(directory):
+    """What the tables in `directory` build on; None if that is nothing, or cannot be known."""
+    try:
+        manifest = _manifest.read(directory)
+    except (OSError, ValueError):
+        return None
+    if manifest is None or manifest.parent is None:
+        return None
+    return os.path.join(os.path.dirname(directory), manifest.parent.directory)
 
 
 def _text(crc):

@@ -63,8 +63,11 @@ def of(prefix: str) -> str:
 
 
 def prefix_of(directory: str) -> str:
-    """The reverse of `of`."""
-    parent, name = os.path.split(directory)
+    """The reverse of `of`, also for hidden names."""
+    named = parse(directory)
+    if named is not None:
+        return named.prefix
+    parent, name = os.path.split(os.path.normpath(directory))
     return os.path.join(parent, name.removeprefix("delta-").removeprefix(_WHOLE))
 
 

@@ -33,6 +33,10 @@ FORMAT = 1
 _SEALED = re.compile(rb'(.*),\n "crc32c": "([0-9a-f]{8})"\n}\n', re.DOTALL)
 
 
+class NewerFormatError(ValueError):
+    """A later version of this package wrote it."""
+
+
 @dataclasses.dataclass(frozen=True)
 class TableEntry:
     """One table of a checkpoint."""
@@ -107,7 +111,7 @@ def identity(directory: str) -> Optional[int]:
 
 
 def read(directory: str) -> Optional[Manifest]:
-    """The manifest of `directory`; None if there is none; ValueError if it is damaged or too new."""
+    """The manifest of `directory`; None if there is none; ValueError if it is damaged, or a NewerFormatError."""
     path = os.path.join(directory, NAME)
     try:
         with open(path, "rb") as file:
@@ -134,7 +138,7 @@ def read(directory: str) -> Optional[Manifest]:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:  # no UTF-8, no JSON, or not what we write
         raise ValueError(f"checkpoint file '{path}' is damaged: {type(error).__name__}: {error}") from error
-    raise ValueError(
+    raise NewerFormatError(
         f"checkpoint file '{path}' has format {version}, this version of mx_rec reads up to {FORMAT}; restore with the "
         f"version that wrote it ({content.get('mx_rec')}) or a newer one"
     )

@@ -5,10 +5,11 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
+from mx_rec._config import process
 from mx_rec._native import checkpoint
 from mx_rec.saver import _chain, _directory, _history, _manifest, _tip
+from mx_rec.saver._lenient import allowed
 from mx_rec.saver._saving import table_directory
-from mx_rec.saver.lenient import allowed
 from mx_rec.util.log import logger
 
 
@@ -25,7 +26,7 @@ class Verified(NamedTuple):
 
 
 def verify(directory: str, tables: list, dense: Optional[str], is_chosen: bool) -> Verified:
-    """Raises unless all `tables` can be loaded from `directory`, and are all there is; see lenient.py for exceptions.
+    """Raises unless all `tables` can be loaded from `directory`, and are all there is; see _lenient.py for exceptions.
     `dense` is the prefix of the dense part, or None if it does not matter; `is_chosen`: the script has listed what to
     restore, so tables beside these are not missed."""
     may = allowed()
@@ -90,15 +91,23 @@ def load(verified: Verified) -> None:
         sum(table.native.facts().rows for table in verified.tables),
         time.monotonic() - started,
         directory,
-        "" if len(verified.chain) == 1 else f" and the {len(verified.chain) - 1} checkpoints that it builds on",
+        "" if len(verified.chain) == 1 else f", a chain of {len(verified.chain)} checkpoints",
     )
 
 
 def _set_tip(verified):
     """Where tables remember what changes, deltas may build on what was restored."""
-    chain = verified.chain
+    chain, config = verified.chain, process.config
     if chain[-1].manifest is None or set(verified.entries) != {table.table_name for table in verified.tables}:
         return
+    if _directory.parse(chain[-1].directory) is not None:
+        return  # of an interrupted save: the next save gives it its name, and nothing would be found under this one
+    # Rows that do not change would have no such slots in the chain.
+    if any(set(table.native.slots) - set(verified.entries[table.table_name].slots) for table in verified.tables):
+        return
+    if config is not None and config.is_incremental_checkpoint:
+        for table in verified.tables:
+            checkpoint.follow_changes(table.native, keys=True)
     moments = {table.table_name: checkpoint.moment(table.native) for table in verified.tables}
     if None not in moments.values():
         directory = chain[-1].directory
@@ -109,9 +118,7 @@ def _set_tip(verified):
 def _verify_table(link, table, may):
     name, native, directory = table.table_name, table.native, link.directory
     path = table_directory(directory, name)
-    entry = None if link.manifest is None else link.manifest.tables.get(name)
-    if entry is None and link.manifest is not None:
-        raise ValueError(f"checkpoint '{directory}': table '{name}' is not in it, though a delta of it builds on it")
+    entry = None if link.manifest is None else link.manifest.tables[name]
     if entry is not None and entry.dim != native.dim:
         raise ValueError(
             f"checkpoint '{directory}': table '{name}' has dim {entry.dim} on disk, {native.dim} in the model; create "

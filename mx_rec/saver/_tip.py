@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from mx_rec._native import checkpoint
-from mx_rec.saver import _directory, _manifest
+from mx_rec.saver import _chain, _directory, _manifest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +46,13 @@ def why_not(prefix: str, tables) -> Optional[str]:
         return f"the last one has other tables, {sorted(_tip.moments)}"
     if _manifest.identity(_tip.directory) != _tip.identity:
         return f"the last one, '{_tip.directory}', is no longer there"
-    names = {_directory.target(prefix, is_delta) for is_delta in (False, True)}
-    if names & set(_tip.chain):
+    try:
+        _chain.links(_tip.directory)
+    except ValueError as error:
+        return str(error)
+    # By their names alone, as the directory is the same: it may be written in several ways.
+    names = {os.path.basename(_directory.target(prefix, is_delta)) for is_delta in (False, True)}
+    if names & {os.path.basename(link) for link in _tip.chain}:
         return "it would replace a checkpoint that it builds on"
     for table in tables:
         if not checkpoint.knows_since(table.native, _tip.moments[table.table_name]):

@@ -61,14 +61,16 @@ def uninstall() -> None:
     """Puts TensorFlow's own methods back, when a save under way has ended. Repeating it changes nothing. RuntimeError
     if that save failed."""
     global _installed
-    if _installed:
-        for name, stock in _stock.items():
-            setattr(tf_saver.Saver, name, stock)
-        _timers.uninstall()
-    _installed = False
-    _saved.clear()
-    _tip.set_current(None)
-    _background.wait()
+    try:
+        _background.wait()  # first, as the save that ends is remembered
+    finally:
+        if _installed:
+            for name, stock in _stock.items():
+                setattr(tf_saver.Saver, name, stock)
+            _timers.uninstall()
+        _installed = False
+        _saved.clear()
+        _tip.set_current(None)
 
 
 def last_sparse_dir() -> Optional[str]:
@@ -217,6 +219,9 @@ def _save(
 def _plan(prefix, step, tables, starts_chain, wants_delta):
     config = process.config or Config()
     starts_chain = starts_chain or wants_delta or config.is_incremental_checkpoint
+    broken = _chain.children(_directory.of(prefix))
+    if broken:
+        logger.warning("checkpoint '%s' is replaced, though %s build on it and cannot be restored then", prefix, broken)
     parent = None
     if wants_delta:
         reason = _tip.why_not(prefix, tables)

@@ -1,5 +1,6 @@
 """Tables through the stock Saver: round trips, layout, rotation, and what a restore refuses."""
 
+import contextlib
 import json
 import logging
 import os
@@ -17,7 +18,7 @@ from tensorflow.python.training import saver as tf_saver
 from mx_rec._native import checkpoint
 from mx_rec._native import table as native_table
 from mx_rec.saver import _restoring, saver
-from mx_rec.saver.lenient import Allowed, allowed, lenient
+from mx_rec.saver._lenient import Allowed, allowed, lenient
 
 v1 = tf.compat.v1
 ADAM = (("LazyAdam_momentum", 0.0), ("LazyAdam_velocity", 0.0))
@@ -33,9 +34,9 @@ def installed():
     native_table.clear_all()
 
 
-@pytest.fixture
-def log():
-    """The package's log lines of this test."""
+@contextlib.contextmanager
+def logged():
+    """The package's log lines, (level, text) each."""
     lines = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append((record.levelname, record.getMessage()))
@@ -43,9 +44,17 @@ def log():
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
-    yield lines
-    logger.removeHandler(handler)
-    logger.setLevel(level)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+@pytest.fixture
+def log():
+    with logged() as lines:
+        yield lines
 
 
 def warnings(log):
@@ -526,6 +535,12 @@ def test_a_table_that_the_checkpoint_lacks_is_named(saved):
     with lenient(missing_tables=True):
         model.saver().restore(model.session, path)
     assert model.get() == (1.0, [1.0, 1.0])
+
+
+def test_leniency_is_a_name_of_the_package():
+    from mx_rec import saver as package
+
+    assert package.lenient is lenient
 
 
 def test_leniency_ends_with_its_block_and_takes_flags_only():
