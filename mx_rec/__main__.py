@@ -10,7 +10,7 @@ import mx_rec
 def main(arguments=None) -> int:
     """Runs a command; returns the exit status."""
     from mx_rec.cli import demo, diff, export, inspect, prune, verify
-    from mx_rec.saver import _reading
+    from mx_rec.saver._errors import CheckpointError, DamagedError
 
     parser = argparse.ArgumentParser(prog="python -m mx_rec", description=mx_rec.__doc__.partition(": ")[2])
     parser.add_argument("--version", action="version", version=f"mx_rec {mx_rec.version()}")
@@ -25,9 +25,9 @@ def main(arguments=None) -> int:
         status = options.run(options)
         sys.stdout.flush()
         return status
-    except _reading.CheckpointError as error:
+    except CheckpointError as error:
         print(f"{parser.prog} {options.command}: {error}", file=sys.stderr)
-        return 1 if isinstance(error, _reading.DamagedError) else 2
+        return 1 if isinstance(error, DamagedError) else 2
     except BrokenPipeError:
         # `| head` has seen enough. What Python still holds would be an error again when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

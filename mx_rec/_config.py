@@ -26,6 +26,7 @@ class Config:
     use_dynamic: bool = True
     use_dynamic_expansion: bool = False
     bind_cpu: bool = True
+    is_async_checkpoint: bool = False
     is_incremental_checkpoint: bool = False
     save_checkpoint_due_time: Optional[int] = None
     save_delta_checkpoints_secs: Optional[int] = None

@@ -15,9 +15,8 @@ import pytest
 import tensorflow as tf
 import training
 
-from mx_rec import __main__
 from mx_rec.cli import diff
-from mx_rec.saver import _manifest, _reading, export, sparse
+from mx_rec.saver import _finding, _manifest, _owner, _reading, _table_files, export, sparse
 
 v1 = tf.compat.v1
 
@@ -76,17 +75,6 @@ def counted(counted_original, tmp_path):
     return (tmp_path / "counted", *counted_original[1:])
 
 
-@pytest.fixture
-def tool(capsys):
-    """Runs a command: (exit status, stdout, stderr)."""
-
-    def call(*arguments):
-        status = __main__.main([str(argument) for argument in arguments])
-        return (status, *capsys.readouterr())
-
-    return call
-
-
 def flip(path, at=-1):
     content = bytearray(path.read_bytes())
     content[at] ^= 0x10
@@ -131,7 +119,7 @@ def test_state_files_are_read_as_tensorflow_reads_them(run):
     names = [str(directory / name) for name in ("a-1", "b\\n-2", "é-3")]
     v1.train.update_checkpoint_state(str(directory), names[2], names)
     state = tf.train.get_checkpoint_state(str(directory))
-    found = _reading.read_state(str(directory / "checkpoint"))
+    found = _finding.read_state(str(directory / "checkpoint"))
     assert found[0] == state.model_checkpoint_path
     assert set(found) == set(state.all_model_checkpoint_paths)
 
@@ -320,13 +308,15 @@ def test_harmed_histories_are_named(column, counted, tool):
     assert f"t/{column}/slice.data' is damaged" in out
 
 
-def test_every_byte_of_the_manifest_may_change_without_a_traceback(run, tool):
+def test_every_byte_of_the_manifest_counts(run, tool):
     path = run / "sparse-model-9/manifest.json"
     good = path.read_bytes()
     random = np.random.RandomState(1)
     for at in random.choice(len(good), 150, replace=False):
         flip(path, at)
-        tool("verify", run / "model-9")
+        status, out, _ = tool("verify", run / "model-9")
+        assert status == 1
+        assert "manifest.json'" in out
         path.write_bytes(good)
     for cut in (0, 1, len(good) // 2, len(good) - 3):
         path.write_bytes(good[:cut])
@@ -387,7 +377,9 @@ def test_contradictions_are_found_though_checksums_fit(run, tool):
         content(np.fromfile(path, np.int64)).tofile(path)
         changed = json.loads(manifest)
         changed["tables"]["own"]["files"][file]["crc32c"] = f"{crc32c(path.read_bytes()):08x}"
-        (directory / "manifest.json").write_text(json.dumps(changed))
+        del changed["crc32c"]
+        body = json.dumps(changed, indent=1)[:-2]
+        (directory / "manifest.json").write_text(f'{body},\n "crc32c": "{crc32c(body.encode()):08x}"\n}}\n')
         status, out, _ = tool("verify", directory)
         assert status == 1
         assert message in out and "CRC32C" not in out
@@ -557,7 +549,7 @@ def test_damaged_checkpoints_are_not_called_different(run, tool):
 @pytest.mark.parametrize("seed", range(30))
 def test_compare_agrees_with_dicts(seed, monkeypatch):
     random = np.random.RandomState(seed)
-    monkeypatch.setattr(_reading, "CHUNK", int(random.choice([1, 2, 7, 64, 1000])))
+    monkeypatch.setattr(_table_files, "CHUNK", int(random.choice([1, 2, 7, 64, 1000])))
     pool = model.vocabulary(random.randint(13, 300), seed)
     values = np.array([0.0, -0.0, 1.5, np.nan, np.inf, -np.inf, 1e-40], np.float32)
     sides = []
@@ -688,27 +680,47 @@ def test_halves_go_if_they_are_older_and_stay_if_they_are_newer(run, tool):
 
 def test_leftovers_of_dead_processes_go_and_those_of_living_ones_stay(run, tool):
     living = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    here = _owner.host()
+
+    def make(step, owner):
+        names = {f".{half}-model-{step}.{kind}-{owner}" for half in ("sparse", "dense") for kind in ("tmp", "old")}
+        for name in names:
+            (run / name / "own").mkdir(parents=True)
+        return names
+
     try:
-        for kind in ("tmp", "old"):
-            for pid in (GONE, living.pid):
-                (run / f".sparse-model-12.{kind}-{pid}" / "own").mkdir(parents=True)
+        dead, alive, other = make(12, f"{here}-{GONE}"), make(15, f"{here}-{living.pid}"), make(18, f"far-off-{GONE}")
         status, out, _ = tool("prune", run, "--keep", 5)
         assert status == 0
-        assert f".sparse-model-12.old-{GONE}" in out
-        left = {path.name for path in run.glob(".*")}
-        assert left == {f".sparse-model-12.{kind}-{living.pid}" for kind in ("tmp", "old")}
+        assert all(f"remove          {name} " in out for name in dead)
+        assert all(f"leave           {name} " in out for name in other) and "made on far-off" in out
+        assert {path.name for path in run.glob(".*")} == alive | other
+        assert tool("prune", run, "--keep", 5, "--other-hosts")[0] == 0
+        assert {path.name for path in run.glob(".*")} == alive
     finally:
         living.communicate(b"\n")
 
 
-def test_a_save_that_was_killed_before_the_rename_is_completed(run, tool):
-    os.rename(run / "sparse-model-9", run / f".sparse-model-9.tmp-{GONE}")
+@pytest.mark.parametrize("is_visible", [True, False])
+def test_a_save_that_was_killed_when_it_was_complete_is_completed(is_visible, run, tool):
+    """Under a new name, and over a checkpoint whose first file it had replaced."""
+    owner = f"{_owner.host()}-{GONE}"
+    dense = run / f".dense-model-9.tmp-{owner}"
+    dense.mkdir()
+    if is_visible:
+        shutil.copytree(run / "sparse-model-9", run / "sparse-model-6", dirs_exist_ok=True)
+    for path in run.glob("model-9.*"):
+        os.rename(path, dense / path.name)
+    os.rename(run / "sparse-model-9", run / f".sparse-model-9.tmp-{owner}")
+    if is_visible:
+        os.link(dense / "model-9.data-00000-of-00001", run / "model-9.data-00000-of-00001")
     assert tool("verify", run / "model-9")[0] == 0
+    assert f".sparse-model-9.tmp-{owner}: ok" in tool("verify", run / "model-9")[1]
     status, out, _ = tool("prune", run, "--keep", 1, "--dry-run")
-    assert f"would complete  .sparse-model-9.tmp-{GONE}" in out
-    assert (run / f".sparse-model-9.tmp-{GONE}").exists()
+    assert "would complete  model-9" in out
+    assert dense.exists()
     assert tool("prune", run, "--keep", 1)[0] == 0
-    assert steps_of(run) == ([9], [9])
+    assert steps_of(run) == ([9], [9]) and list(run.glob(".*")) == []
     assert tool("verify", run)[0] == 0
 
 
@@ -757,7 +769,7 @@ def test_prune_refuses_what_it_cannot_judge(run, tool, capsys):
 
 @pytest.mark.parametrize("has_slots", [False, True])
 def test_exported_arrays_are_the_rows(has_slots, run, original, tool, monkeypatch):
-    monkeypatch.setattr(_reading, "CHUNK", 7)
+    monkeypatch.setattr(_table_files, "CHUNK", 7)
     status, out, _ = tool("export", run / "model-6", run / "out" / "deep", *(["--slots"] if has_slots else []))
     assert status == 0
     for name in model.TABLES:
@@ -801,7 +813,7 @@ def test_parquet_without_pyarrow_says_how_to_get_it(run, tool, monkeypatch):
 
 def test_parquet_holds_the_rows(run, original, tool, monkeypatch):
     parquet = pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr(_reading, "CHUNK", 7)
+    monkeypatch.setattr(_table_files, "CHUNK", 7)
     assert tool("export", run, run / "out", "--format", "parquet", "--slots")[0] == 0
     for name in model.TABLES:
         keys, values = original[1][9][name]

@@ -20,3 +20,16 @@ def started():
 def expansion(request):
     """init's use_dynamic_expansion."""
     return request.param
+
+
+@pytest.fixture
+def tool(capsys):
+    """Runs a command: (exit status, stdout, stderr)."""
+
+    def call(*arguments):
+        from mx_rec import __main__
+
+        status = __main__.main([str(argument) for argument in arguments])
+        return (status, *capsys.readouterr())
+
+    return call

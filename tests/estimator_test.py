@@ -1,7 +1,9 @@
 """Estimators: tables in model_fn, trained, evaluated and predicted with, in one process or in several."""
 
+import itertools
 import os
 import subprocess
+import types
 
 import estimators
 import model
@@ -12,9 +14,11 @@ from estimators import MODES, Job, data_of, evaluation_data, perform
 from training import STEPS, trained
 
 import tf_adapter
+from mx_rec._native import checkpoint
 from mx_rec.core.feature_process import EvictHook
 from mx_rec.graph.modifier import GraphModifierHook
-from mx_rec.saver import saver
+from mx_rec.saver import _owner, _timers
+from mx_rec.util.initialize import init, terminate_config_initializer
 
 v1 = tf.compat.v1
 
@@ -33,13 +37,13 @@ def running():
 @pytest.fixture
 def loads(monkeypatch):
     """The directories that tables are loaded from."""
-    found, load = [], saver.checkpoint.load
+    found, load = [], checkpoint.load
 
-    def recorded(table, directory):
+    def recorded(table, directory, is_delta=False):
         found.append(directory)
-        return load(table, directory)
+        return load(table, directory, is_delta)
 
-    monkeypatch.setattr(saver.checkpoint, "load", recorded)
+    monkeypatch.setattr(checkpoint, "load", recorded)
     return found
 
 
@@ -236,12 +240,37 @@ def test_two_models_that_train_in_turn_keep_their_own_rows(tmp_path):
     model.assert_same_rows(job.rows(), rows)
 
 
+@every_admission
+def test_deltas_and_saves_while_training_goes_on(admission, tmp_path, monkeypatch):
+    expected = Job(tmp_path / "expected", admission=admission)
+    expected.train(data_of(), 7)
+    expected.train(data_of(), 5)
+    rows, metrics = expected.rows(), expected.evaluate(evaluation_data())
+    terminate_config_initializer()
+
+    ticks = itertools.count()
+    monkeypatch.setattr(_timers, "time", types.SimpleNamespace(monotonic=lambda: next(ticks)))
+    settings = {"is_async_checkpoint": True, "is_incremental_checkpoint": True}
+    settings |= {"save_checkpoint_due_time": 100, "save_delta_checkpoints_secs": 2}
+    for steps in (7, 5):  # in one process and then in another
+        init(**settings)
+        job = Job(tmp_path / "deltas", admission=admission)
+        job.train(data_of(), steps)
+        trained_rows = job.rows()
+        terminate_config_initializer()
+    assert len(list((tmp_path / "deltas").glob("delta-sparse-model.ckpt-*"))) >= 3
+    init()
+    job = Job(tmp_path / "deltas", admission=admission)
+    assert job.evaluate(evaluation_data()) == metrics
+    model.assert_same_rows(trained_rows, rows)
+
+
 def test_rows_that_a_killed_training_left_are_removed(tmp_path):
     dead = subprocess.Popen(["true"])
     dead.wait()
-    left = tmp_path / f".mx_rec-training-abc-{dead.pid}"
+    left = tmp_path / f".mx_rec-training-abc.{_owner.host()}-{dead.pid}"
     (left / "own").mkdir(parents=True)
-    alive = tmp_path / ".mx_rec-training-abc-1"
+    alive = tmp_path / f".mx_rec-training-abc.{_owner.host()}-1"
     alive.mkdir()
     Job(tmp_path).train(data_of(), 1)
     assert alive.exists() and not left.exists()

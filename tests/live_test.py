@@ -12,7 +12,7 @@ from mx_rec.saver import _live
 from mx_rec.util.ops import import_host_pipeline_ops
 
 v1 = tf.compat.v1
-ENTRY = object()  # stands for the part of a manifest
+TOKEN = (object(), None)  # stands for the part of a manifest
 
 
 class Trained:
@@ -51,8 +51,11 @@ class Trained:
         self.graph = tf.compat.v1.get_default_graph()
         self.graph.finalize()
 
+    def note(self, token=TOKEN):
+        _live.note("t", token, _live.state_of(self.table))
+
     def holds(self):
-        return _live.holds(self.table, ENTRY, self.graph)
+        return _live.holds(self.table, TOKEN, self.graph)
 
 
 @pytest.fixture
@@ -80,16 +83,16 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 def test_changes_are_noticed(change, trained):
-    _live.note(trained.table, ENTRY)
+    trained.note()
     assert trained.holds()
     change(trained)
     assert not trained.holds()
-    _live.note(trained.table, ENTRY)
+    trained.note()
     assert trained.holds()
 
 
 def test_reading_changes_nothing(trained):
-    _live.note(trained.table, ENTRY)
+    trained.note()
     trained.session.run(trained.read)
     trained.native.read([1, 2])
     trained.table.stats()
@@ -97,21 +100,21 @@ def test_reading_changes_nothing(trained):
 
 
 def test_another_checkpoint_is_another(trained):
-    _live.note(trained.table, ENTRY)
+    trained.note()
     assert not _live.holds(trained.table, object(), trained.graph)
     assert not _live.holds(trained.table, None, trained.graph)
-    _live.note(trained.table, None)
+    trained.note(None)
     assert not trained.holds()
 
 
 def test_a_table_of_the_same_name_in_a_later_life_is_another():
     with process():
         first = Trained()
-        _live.note(first.table, ENTRY)
+        first.note()
     with process():
         assert not Trained().holds()
 
 
 def test_a_script_that_restores_by_itself_reads_the_files(trained):
-    _live.note(trained.table, ENTRY)
-    assert not _live.holds(trained.table, ENTRY, tf.Graph())
+    trained.note()
+    assert not _live.holds(trained.table, TOKEN, tf.Graph())

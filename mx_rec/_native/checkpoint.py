@@ -4,6 +4,7 @@ import ctypes
 import dataclasses
 import os
 from collections.abc import Mapping
+from typing import Optional
 
 import numpy as np
 
@@ -20,31 +21,83 @@ class FileFacts:
     crc32c: int
 
 
+_NO_MOMENT = -1  # native/table/changes.h
+
+
 class _File(ctypes.Structure):
     """mxrec_checkpoint_file in native/capi/checkpoint_capi.h."""
 
     _fields_ = [("name", ctypes.c_char * 272), ("bytes", ctypes.c_int64), ("crc32c", ctypes.c_uint32)]
 
 
-def save(table: NativeTable, directory: str) -> tuple[int, dict[str, FileFacts]]:
-    """Writes the table into the new directory `directory`, synced. Returns (rows, files by relative name)."""
-    capacity = 12 + 2 * len(table.slots)
-    files = (_File * capacity)()
-    rows, count = ctypes.c_int64(), ctypes.c_int32()
-    check(
-        library.core().mxrec_checkpoint_save(
-            table.name.encode(),
-            os.fsencode(directory),
-            ctypes.byref(rows),
-            files,
-            ctypes.c_int32(capacity),
-            ctypes.byref(count),
+class Snapshot:
+    """A table as it is when this is made, between two steps: all rows, or those changed since the moment `since`.
+
+    Steps may run at once if the table follows its changes (follow_changes), else after close(). RuntimeError if another
+    snapshot of the table is open, or the changes since then are not known.
+    """
+
+    def __init__(self, table: NativeTable, since: Optional[int] = None, base: Optional[int] = None):
+        """`base`: a moment that later snapshots may still ask for, if not `since`."""
+        self._slots = len(table.slots)
+        self._handle = ctypes.c_void_p()
+        facts = (ctypes.c_int64 * 2)()
+        moment = base if since is None else since
+        check(
+            library.core().mxrec_snapshot_take(
+                table.name.encode(),
+                ctypes.c_int64(_NO_MOMENT if moment is None else moment),
+                ctypes.c_int32(since is None),
+                ctypes.byref(self._handle),
+                facts,
+            )
         )
-    )
-    return rows.value, {f.name.decode(): FileFacts(f.bytes, f.crc32c) for f in files[: count.value]}
+        self.moment: Optional[int] = None if facts[0] == _NO_MOMENT else facts[0]
+        self.table_rows = facts[1]
+
+    def write(self, directory: str) -> tuple[int, dict[str, FileFacts]]:
+        """Writes it into the new directory `directory`, synced, once. Returns (rows, files by relative name)."""
+        capacity = 14 + 2 * self._slots
+        files = (_File * capacity)()
+        rows, count = ctypes.c_int64(), ctypes.c_int32()
+        check(
+            library.core().mxrec_snapshot_write(
+                self._handle,
+                os.fsencode(directory),
+                ctypes.byref(rows),
+                files,
+                ctypes.c_int32(capacity),
+                ctypes.byref(count),
+            )
+        )
+        return rows.value, {f.name.decode(): FileFacts(f.bytes, f.crc32c) for f in files[: count.value]}
+
+    def close(self) -> None:
+        """Lets go of what was kept. Repeating it changes nothing."""
+        handle, self._handle = self._handle, ctypes.c_void_p()
+        library.core().mxrec_snapshot_end(handle)
 
 
-def verify(table: NativeTable, directory: str, expected: Mapping[str, FileFacts]) -> None:
+def follow_changes(table: NativeTable, keys: bool) -> None:
+    """From now on the table can be saved while it is trained; with `keys`, also just what has changed."""
+    check(library.core().mxrec_table_follow_changes(table.name.encode(), ctypes.c_int32(keys)))
+
+
+def moment(table: NativeTable) -> Optional[int]:
+    """Now, to ask later for what has changed since; None if the table does not follow its changes."""
+    now = ctypes.c_int64()
+    check(library.core().mxrec_table_moment(table.name.encode(), ctypes.byref(now)))
+    return None if now.value == _NO_MOMENT else now.value
+
+
+def knows_since(table: NativeTable, moment: int) -> bool:
+    """Whether a snapshot can hold just what has changed since then."""
+    known = ctypes.c_int32()
+    check(library.core().mxrec_table_knows_since(table.name.encode(), ctypes.c_int64(moment), ctypes.byref(known)))
+    return bool(known.value)
+
+
+def verify(table: NativeTable, directory: str, expected: Mapping[str, FileFacts], is_delta: bool = False) -> None:
     """Raises unless `directory` can be loaded into the table: ValueError if a file is damaged or cut, or holds rows of
     another dim; MemoryError if there are more rows than the table may hold. Touches nothing. `expected` may be empty.
     """
@@ -53,15 +106,20 @@ def verify(table: NativeTable, directory: str, expected: Mapping[str, FileFacts]
         file.name, file.bytes, file.crc32c = name.encode(), facts.bytes, facts.crc32c
     check(
         library.core().mxrec_checkpoint_verify(
-            table.name.encode(), os.fsencode(directory), files, ctypes.c_int32(len(expected))
+            table.name.encode(), os.fsencode(directory), ctypes.c_int32(is_delta), files, ctypes.c_int32(len(expected))
         )
     )
 
 
-def load(table: NativeTable, directory: str) -> int:
-    """Replaces the table's rows by those in `directory`, which was verified. Returns their number."""
+def load(table: NativeTable, directory: str, is_delta: bool = False) -> int:
+    """Replaces the table's rows by those in `directory`, which was verified, or adds those of a delta to them. Returns
+    their number."""
     rows = ctypes.c_int64()
-    check(library.core().mxrec_checkpoint_load(table.name.encode(), os.fsencode(directory), ctypes.byref(rows)))
+    check(
+        library.core().mxrec_checkpoint_load(
+            table.name.encode(), os.fsencode(directory), ctypes.c_int32(is_delta), ctypes.byref(rows)
+        )
+    )
     return rows.value
 
 

@@ -43,7 +43,7 @@ class Facts:
     seen: int
     refused: int
     candidates: int
-    changes: int  # training batches, writes and evictions so far (native/table/table.h)
+    mutations: int  # training batches, writes and evictions so far (native/table/table.h)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +99,7 @@ class NativeTable:
         expected_rows: int = 0,
     ):
         self.name = name
+        self.max_rows = max_rows  # 0: no limit
         self.dim = dim
         self._encoded = name.encode()
         pool, pool_rows = None, 0

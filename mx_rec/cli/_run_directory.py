@@ -15,8 +15,8 @@ import re
 import shutil
 
 # What a run writes; --fresh removes this and nothing else, as DIR may be any directory.
-_WRITTEN = ("demo.json", "checkpoint", "model-[0-9]*", "sparse-model-[0-9]*", ".sparse-model-[0-9]*", "tensorboard",
-            "all-rows")  # fmt: skip
+_WRITTEN = ("demo.json", "checkpoint", ".state-checkpoint.*", "model-[0-9]*", ".dense-model-[0-9]*",
+            "sparse-model-[0-9]*", ".sparse-model-[0-9]*", "tensorboard", "all-rows")  # fmt: skip
 _FIXED = ("seed", "batch_size", "forget")  # a run resumed with others would be another run
 
 

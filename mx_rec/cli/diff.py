@@ -5,11 +5,13 @@ import dataclasses
 import numpy as np
 from tqdm import tqdm
 
-from mx_rec.saver import _reading
+from mx_rec.saver import _reading, _table_files
+from mx_rec.saver._errors import CheckpointError, DamagedError
 
 _DESCRIPTION = """\
 Compares the tables of two checkpoints, key by key and bit by bit. Steps, versions, the order of rows and the dense
-parts do not matter. The exit status is 0 if they are equal, 1 if they differ, 2 if they cannot be compared.
+parts do not matter; a delta stands for the tables that it makes of those it builds on. The exit status
+is 0 if they are equal, 1 if they differ, 2 if they cannot be compared.
 """
 
 
@@ -35,8 +37,8 @@ def run(options) -> int:
                 side, table = ("A", a.tables[name]) if name in a.tables else ("B", b.tables[name])
                 print(f"\ntable '{name}': only in {side}, {table.rows:,} rows")
                 is_equal = False
-    except _reading.DamagedError as error:
-        raise _reading.CheckpointError(f"{error}; a damaged checkpoint cannot be compared") from error
+    except DamagedError as error:
+        raise CheckpointError(f"{error}; a damaged checkpoint cannot be compared") from error
     print("\nequal" if is_equal else "\ndifferent")
     return 0 if is_equal else 1
 
@@ -67,13 +69,13 @@ def compare(keys_a, columns_a, keys_b, columns_b, examples=0) -> Difference:
     """Compares records by key: `keys` int64 [n], distinct; `columns` {name: [n] or [n, dim]}, the same in both.
 
     Walks A in the order of its file. In memory are B's keys, sorted, with their rows: 17 bytes a key; columns are read
-    chunk by chunk from where they are mapped.
+    chunk by chunk from where they are mapped. Deltas need more (_merging.py).
     """
     result = Difference(largest=dict.fromkeys(columns_a, 0.0))
     order_b = np.argsort(keys_b, kind="stable")
     sorted_b = keys_b[order_b]
     is_met = np.zeros(len(keys_b), bool)
-    for part in tqdm(list(_reading.chunks(len(keys_a))), disable=None, leave=False):
+    for part in tqdm(list(_table_files.chunks(len(keys_a))), disable=None, leave=False):
         keys = np.asarray(keys_a[part])
         # In the order of keys, as then the search walks through B once and finds its neighbours in the cache.
         order = np.argsort(keys)
@@ -134,7 +136,7 @@ def _print_table(a, b, examples):
     is_equal = rows.is_equal and not notes
     histories = [table.history() for table in (a, b)]
     if all(history is not None for history in histories):
-        counted = [{"count": h.records[:, 1], "last_time": h.records[:, 2]} for h in histories]
+        counted = [{"count": h.counts, "last_time": h.times} for h in histories]
         seen = compare(histories[0].keys, counted[0], histories[1].keys, counted[1], examples)
         _print_difference("counted keys", seen)
         is_equal &= seen.is_equal

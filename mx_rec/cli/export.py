@@ -7,12 +7,14 @@ import numpy as np
 from tqdm import tqdm
 
 from mx_rec.cli import verify
-from mx_rec.saver import _reading
+from mx_rec.saver import _reading, _table_files
+from mx_rec.saver._errors import CheckpointError, DamagedError
 
 _DESCRIPTION = """\
 Writes the tables of a checkpoint as NumPy files, T.keys.npy (int64 [n]) and T.embedding.npy (float32 [n, dim]), or as
 one Parquet file per table with the columns `key` and `embedding`. Row i is the same in all of them. Files of the same
-names are replaced. What is exported is checked before, and a file appears when it is complete.
+names are replaced. A delta gives all rows, of those it builds on, too. What is exported is checked before, and a
+file appears when it is complete.
 """
 
 
@@ -35,15 +37,16 @@ def run(options) -> int:
     tables = [checkpoint.table(name) for name in names]
     for table in tables:
         columns = ("embedding", *(table.slots if options.slots else ()))
-        damage = verify.check_table(table, {"key", *columns})
+        wanted = {"key", "deleted", *columns}
+        damage = [text for link in table.links for text in verify.check_table(link, wanted)]
         if damage:
-            raise _reading.DamagedError("; ".join(damage))
+            raise DamagedError("; ".join(damage))
         try:
             os.makedirs(options.out, exist_ok=True)
             with tqdm(total=table.rows, desc=table.name, unit=" rows", disable=None, leave=False) as bar:
                 files = write(table, columns, options.out, bar.update)
         except OSError as error:
-            raise _reading.CheckpointError(f"cannot write to '{options.out}': {error.strerror or error}") from error
+            raise CheckpointError(f"cannot write to '{options.out}': {error.strerror or error}") from error
         print(f"table '{table.name}': {table.rows:,} rows of dim {table.dim} -> {', '.join(files)}", flush=True)
     return 0
 
@@ -68,7 +71,7 @@ def _write_npy(table, columns, out, advance):
         with _new_file(files[-1]) as temporary, open(temporary, "wb") as file:
             header = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
             np.lib.format.write_array_header_1_0(file, header)
-            for part in _reading.chunks(table.rows):
+            for part in _table_files.chunks(table.rows):
                 file.write(np.ascontiguousarray(array[part]).data)
                 if name == "embedding":
                     advance(part.stop - part.start)
@@ -81,7 +84,7 @@ def _parquet_writer():
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        raise _reading.CheckpointError(
+        raise CheckpointError(
             f"`--format parquet` needs the package pyarrow ({error}); `pip install pyarrow`, or use `--format npy`"
         ) from error
 
@@ -91,7 +94,7 @@ def _parquet_writer():
         keys, floats = table.keys(), [table.floats(name) for name in columns]
         path = os.path.join(out, f"{table.name}.parquet")
         with _new_file(path) as temporary, parquet.ParquetWriter(temporary, schema) as writer:
-            for part in _reading.chunks(table.rows):
+            for part in _table_files.chunks(table.rows):
                 lists = [pyarrow.FixedSizeListArray.from_arrays(f[part].ravel(), table.dim) for f in floats]
                 arrays = [pyarrow.array(np.asarray(keys[part])), *lists]
                 writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))

@@ -1,16 +1,19 @@
 """`python -m mx_rec inspect`: what a checkpoint holds."""
 
 import json
+import os
 import sys
 
 import numpy as np
 
 from mx_rec.cli import verify
-from mx_rec.saver import _reading
+from mx_rec.saver import _reading, _table_files
+from mx_rec.saver._errors import CheckpointError
 
 _DESCRIPTION = """\
 Shows the tables of a checkpoint: rows, columns, sizes, the thresholds of admission and eviction, whether the dense part
-belongs to them; then checks all files as `verify` does. The exit status is 1 if something is damaged.
+belongs to them; of a delta, the checkpoints it builds on, and the tables that they make together. Then checks all files
+as `verify` does. The exit status is 1 if something is damaged.
 """
 _DENSE = {
     "fits": "fits: written by the same save",
@@ -52,7 +55,7 @@ def run(options) -> int:
         _print_facts(facts)
     status = 0
     if not options.no_check:
-        findings = verify.check_with_bar(checkpoint)
+        findings = verify.Checker().check_with_bar(checkpoint)
         facts["check"] = {"damage": findings.damage, "warnings": findings.warnings}
         status = 1 if findings.damage else 0
         if not options.json:
@@ -73,7 +76,21 @@ def _facts(checkpoint):
         "format": checkpoint.format,
         "mx_rec": checkpoint.writer,
         "dense": checkpoint.dense,
+        "chain": [_link_facts(link) for link in checkpoint.chain] if checkpoint.is_delta else None,
         "tables": {name: _table_facts(table) for name, table in checkpoint.tables.items()},
+    }
+
+
+def _link_facts(link):
+    """One checkpoint of a delta's chain, by itself."""
+    tables = _reading.open_tables(link).values()
+    return {
+        "directory": link.directory,
+        "step": link.manifest.step,
+        "is_delta": link.is_delta,
+        "rows": sum(table.rows for table in tables),
+        "deleted": sum(len(table.deleted()) for table in tables),
+        "bytes": sum(table.bytes for table in tables),
     }
 
 
@@ -103,24 +120,25 @@ def _table_facts(table):
 def _rows(tables, keys):
     """What is known of each of `keys`."""
     if len(tables) != 1:
-        raise _reading.CheckpointError(f"`--key` needs `--table`: the checkpoint has the tables {sorted(tables)}")
+        raise CheckpointError(f"`--key` needs `--table`: the checkpoint has the tables {sorted(tables)}")
     (table,) = tables.values()
     for key in keys:
         if not -(2**63) <= key < 2**63:
-            raise _reading.CheckpointError(f"`--key` must be an int64, got {key}")
-    places, counted, steps = table.find_rows(keys), table.find_history(keys), table.last_steps()
-    columns = {name: table.floats(name) for name in ("embedding", *table.slots)}
+            raise CheckpointError(f"`--key` must be an int64, got {key}")
+    places, counted = table.find(keys), table.find_history(keys)
     found = []
     for key in keys:
         if key not in places and key not in counted:
-            raise _reading.CheckpointError(f"table '{table.name}': key {key} is not in it ({table.rows:,} keys are)")
-        entry = {"table": table.name, "key": key, "row": places.get(key)}
-        if key in places:
-            entry |= {name: [_number(x) for x in column[places[key]]] for name, column in columns.items()}
+            raise CheckpointError(f"table '{table.name}': key {key} is not in it ({table.rows:,} keys are)")
+        files, row = places.get(key, (None, None))
+        entry = {"table": table.name, "key": key, "row": row}
+        if files is not None:
+            entry["in"] = os.path.basename(os.path.dirname(files.path))
+            entry |= {name: [_number(x) for x in files.floats(name)[row]] for name in ("embedding", *files.slots)}
         if key in counted:
             entry["count"], entry["last_time"] = counted[key]
-        if key in places and steps is not None:
-            entry["last_step"] = int(steps[places[key]])
+        if files is not None and files.last_steps() is not None:
+            entry["last_step"] = int(files.last_steps()[row])
         found.append(entry)
     return found
 
@@ -136,14 +154,14 @@ def _histograms(table):
     plots = {name: _linear_bins(norms) for name, norms in plots.items()}
     history = table.history()
     if history is not None:
-        plots["count"] = _power_bins(history.records[:, 1])
+        plots["count"] = _power_bins(history.counts[:])
     return plots
 
 
 def _norms(column):
     norms = np.empty(len(column), np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        for part in _reading.chunks(len(column)):
+        for part in _table_files.chunks(len(column)):
             block = np.asarray(column[part], np.float64)
             norms[part] = np.sqrt(np.einsum("ij,ij->i", block, block))
     return norms
@@ -189,6 +207,8 @@ def _print_facts(facts):
     }.items():
         print(f"{label:<12}{value}")
     print()
+    if facts["chain"]:
+        _print_chain(facts["chain"])
     lines = [("table", "rows", "dim", "keys", "bytes", "optimizer", "slots")]
     for name, its in facts["tables"].items():
         lines.append(
@@ -221,6 +241,17 @@ def _print_facts(facts):
             _print_plot(f"{name}: {what}", plot)
 
 
+def _print_chain(chain):
+    print("a delta: what it builds on, and what each has changed")
+    lines = [("", "step", "rows", "deleted", "bytes")]
+    for its in chain:
+        step = "-" if its["step"] is None else f"{its['step']:,}"
+        deleted = f"{its['deleted']:,}" if its["is_delta"] else "-"
+        lines.append((os.path.basename(its["directory"]), step, f"{its['rows']:,}", deleted, f"{its['bytes']:,}"))
+    _print_columns(lines, "<>>>>")
+    print("\ntogether")
+
+
 def _threshold(value):
     return "off" if value < 0 else str(value)
 
@@ -232,10 +263,10 @@ def _print_columns(lines, alignment):
 
 
 def _print_row(row):
-    place = "has no row yet" if row["row"] is None else f"is row {row['row']:,}"
+    place = "has no row yet" if row["row"] is None else f"is row {row['row']:,} of {row['in']}"
     print(f"table '{row['table']}': key {row['key']} {place}")
     for label, value in row.items():
-        if label not in ("table", "key", "row"):
+        if label not in ("table", "key", "row", "in"):
             text = " ".join("not-finite" if x is None else str(x) for x in value) if isinstance(value, list) else value
             print(f"  {label:<24}{text}")
 

@@ -8,13 +8,14 @@ from typing import Callable, Optional
 import numpy as np
 from tqdm import tqdm
 
-from mx_rec.saver import _manifest, _reading
+from mx_rec.saver import _chain, _finding, _manifest, _reading, _table_files
+from mx_rec.saver._errors import CheckpointError, DamagedError
 
 _DESCRIPTION = """\
 Checks every file of the tables against the size and CRC32C in the manifest, sizes against attributes, that no key
-occurs twice and that all columns have as many rows, and that the dense part beside was written by the same save. Prints
-a line per checkpoint; the exit status is 1 if one is damaged. Of a checkpoint without a manifest, as the original SDK
-writes them, sizes and keys alone can be checked.
+occurs twice and that all columns have as many rows, and that the dense part beside was written by the same save; of a
+delta, also all that it builds on. Prints a line per checkpoint; the exit status is 1 if one is damaged. Of a checkpoint
+without a manifest, as the original SDK writes them, sizes and keys alone can be checked.
 """
 _MAX_COUNT = 2**32 - 1  # counts and steps (native/table/history.h)
 
@@ -25,6 +26,10 @@ class Findings:
 
     damage: list[str] = dataclasses.field(default_factory=list)  # each names a file
     warnings: list[str] = dataclasses.field(default_factory=list)
+
+    def add(self, other: "Findings") -> None:
+        self.damage += other.damage
+        self.warnings += other.warnings
 
 
 def add_command(commands) -> None:
@@ -41,13 +46,13 @@ def add_command(commands) -> None:
 
 def run(options) -> int:
     """Runs the command; returns the exit status."""
-    status = 0
+    status, checker = 0, Checker()
     for path in options.path:
         for one in _expand(path):
             try:
                 checkpoint = _reading.open_checkpoint(one)
-                findings = check_with_bar(checkpoint)
-            except _reading.CheckpointError as error:
+                findings = checker.check_with_bar(checkpoint)
+            except CheckpointError as error:
                 line, is_whole = f"{one}: FAILED: {error}", False
             else:
                 line, is_whole = _line(checkpoint, findings), not findings.damage
@@ -58,8 +63,8 @@ def run(options) -> int:
 
 def _expand(path):
     """The checkpoints that `path` stands for: of a directory with checkpoints, all."""
-    if os.path.isdir(path) and not _reading.is_sparse_directory(path):
-        return _reading.list_prefixes(path) or [path]
+    if os.path.isdir(path) and not _finding.is_sparse_directory(path):
+        return _finding.list_prefixes(path) or [path]
     return [path]
 
 
@@ -71,37 +76,57 @@ def _line(checkpoint, findings):
         size = sum(table.bytes for table in checkpoint.tables.values())
         count = len(checkpoint.tables)
         result = f"ok: {count} table{'s' if count != 1 else ''}, {rows:,} rows, {size:,} bytes"
+        if checkpoint.is_delta:
+            result += f" in a chain of {len(checkpoint.chain)}"
     return "; ".join([f"{checkpoint.directory}: {result}", *(f"warning: {text}" for text in findings.warnings)])
 
 
-def check_with_bar(checkpoint: _reading.Checkpoint) -> Findings:
-    """check(), with a progress bar where there is a terminal."""
-    entries = [] if checkpoint.manifest is None else checkpoint.manifest.tables.values()
-    total = sum(facts.bytes for entry in entries for facts in entry.files.values())
-    name = os.path.basename(checkpoint.directory)
-    with tqdm(total=total, desc=name, unit="B", unit_scale=True, disable=None, leave=False) as bar:
-        return check(checkpoint, bar.update)
+class Checker:
+    """Checks checkpoints; what several of them build on, once."""
+
+    def __init__(self):
+        self._links: dict[str, Findings] = {}  # by directory
+
+    def check_with_bar(self, checkpoint: _reading.Checkpoint) -> Findings:
+        """check(), with a progress bar where there is a terminal."""
+        manifests = [link.manifest for link in checkpoint.chain if link.directory not in self._links]
+        entries = [entry for manifest in manifests if manifest is not None for entry in manifest.tables.values()]
+        total = sum(facts.bytes for entry in entries for facts in entry.files.values())
+        name = os.path.basename(checkpoint.directory)
+        with tqdm(total=total, desc=name, unit="B", unit_scale=True, disable=None, leave=False) as bar:
+            return self.check(checkpoint, bar.update)
+
+    def check(self, checkpoint: _reading.Checkpoint, advance: Optional[Callable[[int], object]] = None) -> Findings:
+        """Checks everything; calls `advance` with the number of bytes checked since its last call."""
+        findings = Findings()
+        for link in checkpoint.chain:
+            if link.directory not in self._links:
+                self._links[link.directory] = _check_link(link, advance)
+            findings.add(self._links[link.directory])
+        if checkpoint.is_delta and not findings.damage:
+            findings.damage += [error for table in checkpoint.tables.values() for error in _errors(table.keys)]
+        _check_dense(checkpoint, findings)
+        return findings
 
 
-def check(checkpoint: _reading.Checkpoint, advance: Optional[Callable[[int], object]] = None) -> Findings:
-    """Checks everything; calls `advance` with the number of bytes checked since its last call."""
-    findings = Findings()
-    if checkpoint.manifest is None:
+def _check_link(link, advance):
+    """What is wrong with the tables in one directory."""
+    findings, tables = Findings(), _reading.open_tables(link)
+    if link.manifest is None:
         findings.warnings.append(f"no {_manifest.NAME}: sizes were checked, contents cannot be")
-        if not checkpoint.tables:
-            findings.damage.append(f"directory '{checkpoint.directory}' holds neither a {_manifest.NAME} nor tables")
-    for table in checkpoint.tables.values():
+        if not tables:
+            findings.damage.append(f"directory '{link.directory}' holds neither a {_manifest.NAME} nor tables")
+    for table in tables.values():
         findings.damage += check_table(table, advance=advance)
-    foreign = [file for table in checkpoint.tables.values() for file in table.foreign_files()]
-    expected = {_manifest.NAME, *checkpoint.tables}
-    foreign += [os.path.join(checkpoint.directory, n) for n in os.listdir(checkpoint.directory) if n not in expected]
+    foreign = [file for table in tables.values() for file in table.foreign_files()]
+    expected = {_manifest.NAME, *tables}
+    foreign += [os.path.join(link.directory, n) for n in os.listdir(link.directory) if n not in expected]
     if foreign:
         findings.warnings.append(f"not of this checkpoint: {', '.join(sorted(foreign))}")
-    _check_dense(checkpoint, findings)
     return findings
 
 
-def check_table(table: _reading.TableFiles, columns=None, advance=None) -> list[str]:
+def check_table(table: _table_files.TableFiles, columns=None, advance=None) -> list[str]:
     """What is wrong with a table, or with the `columns` of it that are named."""
     damage, bad = [], set()
     for name, facts in {} if table.entry is None else table.entry.files.items():
@@ -109,22 +134,28 @@ def check_table(table: _reading.TableFiles, columns=None, advance=None) -> list[
         if columns is not None and column not in columns:
             continue
         try:
-            _reading.check_content(os.path.join(table.path, name), facts, advance)
-        except _reading.DamagedError as error:
+            _table_files.check_content(os.path.join(table.path, name), facts, advance)
+        except DamagedError as error:
             damage.append(str(error))
             bad.add(column)
     checks = {"key": _check_keys, "embedding": lambda table: table.floats("embedding")}
     checks |= {slot: lambda table, slot=slot: table.floats(slot) for slot in table.slots}
     checks |= {"table_2_threshold": lambda table: table.tracking, "history_record": _check_history}
     checks |= {"last_step": _check_steps, "admission_filter": lambda table: table.filter()}
+    checks |= {"deleted": lambda table: table.deleted()}
     for column, look in checks.items():
         if column in bad or (columns is not None and column not in columns):
             continue  # told already, or not asked for
-        try:
-            look(table)
-        except _reading.DamagedError as error:
-            damage.append(str(error))
+        damage += _errors(lambda look=look: look(table))
     return list(dict.fromkeys(damage))
+
+
+def _errors(look):
+    try:
+        look()
+    except DamagedError as error:
+        return [str(error)]
+    return []
 
 
 def _check_keys(table):
@@ -132,7 +163,7 @@ def _check_keys(table):
     twins = np.flatnonzero(keys[1:] == keys[:-1])
     if len(twins):
         rows = np.flatnonzero(table.keys() == keys[twins[0]])
-        raise _reading.DamagedError(
+        raise DamagedError(
             f"checkpoint file '{table.data_file('key')}' has the key {keys[twins[0]]} twice, in rows {rows[0]} and "
             f"{rows[1]}"
         )
@@ -142,11 +173,11 @@ def _check_history(table):
     history = table.history()
     if history is None:
         return
-    for part in _reading.chunks(len(history.records)):
-        key, count, time = history.records[part].T
+    for part in _table_files.chunks(len(history.keys)):
+        key, count, time = history.keys[part], history.counts[part], history.times[part]
         bad = np.flatnonzero((count < 0) | (count > _MAX_COUNT) | (time < 0))
         if len(bad):
-            raise _reading.DamagedError(
+            raise DamagedError(
                 f"checkpoint file '{table.data_file('history_record')}' is damaged: key {key[bad[0]]} has count "
                 f"{count[bad[0]]} and time {time[bad[0]]}"
             )
@@ -156,19 +187,21 @@ def _check_steps(table):
     steps = table.last_steps()
     if steps is None:
         return
-    for part in _reading.chunks(len(steps)):
+    for part in _table_files.chunks(len(steps)):
         bad = np.flatnonzero((steps[part] < 0) | (steps[part] > _MAX_COUNT))
         if len(bad):
             row = part.start + bad[0]
-            raise _reading.DamagedError(
+            raise DamagedError(
                 f"checkpoint file '{table.data_file('last_step')}' is damaged: row {row} has step {steps[row]}"
             )
 
 
 def _check_dense(checkpoint, findings):
-    prefix = checkpoint.prefix
+    prefix = checkpoint.dense_prefix
     if checkpoint.dense == "missing":
-        findings.warnings.append(f"no dense part: '{prefix}.index' does not exist")
+        users = [os.path.basename(path) for path in _chain.children(checkpoint.directory)]
+        reason = f"; its tables stay as {', '.join(users)} builds on them" if users else ""
+        findings.warnings.append(f"no dense part: '{prefix}.index' does not exist{reason}")
         return
     if checkpoint.dense == "differs":
         findings.damage.append(f"the dense part '{prefix}.index' was written by another save than these tables")

@@ -29,12 +29,12 @@ def install_early() -> None:
 
 
 def uninstall() -> None:
-    """Takes all patches out."""
+    """Takes all patches out. RuntimeError if a save in the background failed; they are out then, too."""
     from mx_rec.saver import saver
 
-    saver.uninstall()
     for patch in _all():
         patch.uninstall()
+    saver.uninstall()  # last, as it may raise
 
 
 def _all(modules=_MODULES):

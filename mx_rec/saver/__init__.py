@@ -2,14 +2,13 @@
 
 from mx_rec._lazy import attach
 
-# Not on first use, as the others: its module has the same name, and takes it once it is imported.
-from mx_rec.saver.lenient import lenient  # noqa: F401
-
 __getattr__, __dir__ = attach(
     __name__,
     {
         "export": "mx_rec.saver.sparse",
+        "lenient": "mx_rec.saver._lenient",
         "rows_only": "mx_rec.saver._warm_start",
+        "wait": "mx_rec.saver._background",
         "warm_start": "mx_rec.saver._warm_start",
     },
 )

@@ -1,65 +1,132 @@
-"""The sparse directory of a checkpoint: its name, and how it appears and disappears in one instant.
+"""Names of what a checkpoint consists of, visible and hidden.
 
-D/sparse-model-7              the tables of checkpoint D/model-7, complete
-D/.sparse-model-7.tmp-<pid>   being written by that process, or left behind when it was killed
-D/.sparse-model-7.old-<pid>   being removed
+D/sparse-model-7                  the tables of checkpoint D/model-7, complete
+D/delta-sparse-model-7            instead of it, if they are what has changed since another checkpoint (_chain.py)
+D/.sparse-model-7.tmp-<owner>     tables that are being saved (_pair.py), or left behind when their process was killed
+D/.sparse-model-7.old-<owner>     tables that are being removed
+D/.dense-model-7.tmp-<owner>      the directory of the dense part that belongs to the tables being saved
+D/.dense-model-7.new-<owner>      a file of the dense part on its way into D
+D/.state-checkpoint.tmp-<owner>   a list of checkpoints on its way to D/checkpoint
+
+Who an owner is, _owner.py says.
 """
 
+import glob
 import os
 import re
-import shutil
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from mx_rec._native import checkpoint
-from mx_rec.saver import _manifest
+from mx_rec.saver import _files, _owner
 from mx_rec.util.log import logger
+
+_WHOLE, _DELTA = "sparse-", "delta-sparse-"
+_HIDDEN = re.compile(r"\.(sparse|dense|state)-(.*)\.(tmp|old|new)-([^.]+)-(\d+)")
+
+
+class Hidden(NamedTuple):
+    """A hidden file or directory."""
+
+    path: str
+    half: str  # "sparse", "dense", or "state": TensorFlow's list of checkpoints
+    prefix: str  # the checkpoint it belongs to, or the file
+    kind: str  # "tmp", "old" or "new"
+    host: str
+    pid: int
+
+    @property
+    def owner(self) -> str:
+        return f"{self.host}-{self.pid}"
+
+    def is_alive(self) -> bool:
+        """Whether a process may still be at work on it."""
+        return _owner.is_alive(self.host, self.pid, self.prefix)
+
+
+def base(prefix: str) -> str:
+    """`prefix` without what sharded checkpoints in TensorFlow's old format have at the end of it."""
+    return re.sub(r"-\?+-of-\d+$", "", prefix)
+
+
+def target(prefix: str, is_delta: bool) -> str:
+    """Where all tables of the checkpoint `prefix`, or a delta of them, belong: "D/model-7" -> "D/sparse-model-7"."""
+    if not is_local(prefix):
+        raise ValueError(f"tables can be saved and restored in local directories only, got '{prefix}'")
+    parent, name = os.path.split(base(prefix))
+    return os.path.join(parent, (_DELTA if is_delta else _WHOLE) + name)
 
 
 def of(prefix: str) -> str:
-    """Where the tables of the checkpoint `prefix` lie: "D/model-7" -> "D/sparse-model-7"."""
-    prefix = re.sub(r"-\?+-of-\d+$", "", prefix)  # of sharded checkpoints in TensorFlow's old format
-    if "://" in prefix:
-        raise ValueError(f"tables can be saved and restored in local directories only, got '{prefix}'")
-    return os.path.join(os.path.dirname(prefix), "sparse-" + os.path.basename(prefix))
+    """Where the tables of the checkpoint `prefix` lie, if there are any: a checkpoint is whole or a delta, not both."""
+    whole, delta = (target(prefix, is_delta) for is_delta in (False, True))
+    return delta if os.path.isdir(delta) and not os.path.isdir(whole) else whole
 
 
-def hidden(directory: str, kind: str) -> str:
-    """The name beside `directory` under which this process writes ("tmp") or removes ("old") it."""
-    return os.path.join(os.path.dirname(directory), f".{os.path.basename(directory)}.{kind}-{os.getpid()}")
+def prefix_of(directory: str) -> str:
+    """The reverse of `of`, also for hidden names."""
+    named = parse(directory)
+    if named is not None:
+        return named.prefix
+    parent, name = os.path.split(os.path.normpath(directory))
+    return os.path.join(parent, name.removeprefix("delta-").removeprefix(_WHOLE))
+
+
+def is_delta_name(name: str) -> bool:
+    return name.startswith(_DELTA)
+
+
+def has_dense(prefix: str) -> bool:
+    """Whether the dense part of a checkpoint is there, in TensorFlow's format or its old one."""
+    stem = base(prefix)
+    return any(map(os.path.exists, (stem + ".index", stem))) or bool(glob.glob(glob.escape(stem) + "-?????-of-?????"))
+
+
+def is_local(prefix: str) -> bool:
+    return "://" not in prefix
+
+
+def hidden(prefix: str, half: str, kind: str, owner: Optional[str] = None) -> str:
+    """The hidden name of that kind for the checkpoint `prefix`, of this process unless another `owner` is named."""
+    parent, name = os.path.split(base(prefix))
+    return os.path.join(parent, f".{half}-{name}.{kind}-{owner or _owner.name()}")
+
+
+def parse(path: str) -> Optional[Hidden]:
+    """What `path` says by its name; None if it is no hidden name."""
+    parent, name = os.path.split(path.rstrip("/"))
+    match = _HIDDEN.fullmatch(name)
+    if match is None:
+        return None
+    half, stem, kind, host, pid = match.groups()
+    return Hidden(path, half, os.path.join(parent, stem), kind, host, int(pid))
+
+
+def list_hidden(parent: str) -> list[Hidden]:
+    """All that is hidden in the directory `parent`, by name; nothing if it cannot be read."""
+    try:
+        names = sorted(os.listdir(parent or "."))
+    except OSError:
+        return []
+    found = (parse(os.path.join(parent, name)) for name in names if name.startswith("."))
+    return [one for one in found if one is not None]
 
 
 def make_parent(directory: str, save_path: str) -> None:
     """Makes the folder of checkpoints. One level only, as TensorFlow does where a save is not sharded."""
+    parent = os.path.dirname(directory) or "."
     try:
-        os.mkdir(os.path.dirname(directory) or ".")
+        os.mkdir(parent)
     except FileExistsError:
-        pass
+        return
     except FileNotFoundError:
         raise ValueError(f"Parent directory of {save_path} doesn't exist, can't save.") from None
+    _files.sync(os.path.dirname(parent))
 
 
-def put_in_place(source: str, directory: str) -> None:
-    """Renames `source` to `directory`; what was there goes."""
-    old = None
-    if os.path.isdir(directory):
-        old = hidden(directory, "old")
-        shutil.rmtree(old, ignore_errors=True)
-        os.rename(directory, old)
-    try:
-        os.rename(source, directory)
-    except BaseException:
-        if old is not None:
-            os.rename(old, directory)
-        raise
-    _sync(os.path.dirname(directory) or ".")
-    if old is not None:
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def remove(directory: str) -> None:
-    """Removes `directory`, if it exists; a failure is only logged."""
+def remove(prefix: str) -> None:
+    """Removes the tables of a checkpoint, if there are any; a failure is only logged."""
     # Under another name first, so that a crash leaves no half directory under a name that can be restored.
-    old = hidden(directory, "old")
+    directory, old = of(prefix), hidden(prefix, "sparse", "old")
     try:
         os.rename(directory, old)
     except FileNotFoundError:
@@ -67,91 +134,13 @@ def remove(directory: str) -> None:
     except OSError as error:
         logger.warning("cannot remove '%s': %s", directory, error)
         return
-    shutil.rmtree(old, ignore_errors=True)
+    _files.remove_later(old)
 
 
 def dense_crc32c(prefix: str) -> Optional[int]:
     """The checksum of the dense part's index file, which holds one of each dense variable; None without the file."""
     try:
-        with open(prefix + ".index", "rb") as file:
+        with open(base(prefix) + ".index", "rb") as file:
             return checkpoint.crc32c(file.read())
     except OSError:
         return None
-
-
-def sync_dense(prefix: str) -> None:
-    """Returns when the dense part has reached the disk; TensorFlow does not wait for that."""
-    parent = os.path.dirname(prefix) or "."
-    files = re.escape(os.path.basename(prefix)) + r"(\.index|(\.data)?-\d{5}-of-\d{5})?"
-    for name in os.listdir(parent):
-        if re.fullmatch(files, name):
-            _sync(os.path.join(parent, name))
-    _sync(parent)
-
-
-def locate(prefix: str) -> str:
-    """The directory with the tables of checkpoint `prefix`: the usual one, unless a save was killed between the dense
-    part and the rename. Then its temporary directory, which is complete, is the one that fits the dense part."""
-    directory = of(prefix)
-    dense = dense_crc32c(prefix)
-    if not _fits(directory, dense):
-        for leftover in _leftovers(directory, re.escape(os.path.basename(directory)), "tmp"):
-            if _fits(leftover, dense):
-                logger.warning("the save of '%s' was interrupted; its tables are complete in '%s'", prefix, leftover)
-                return leftover
-    return directory
-
-
-def settle(prefix: str) -> None:
-    """Tidies up after saves of `prefix` that were killed. Temporary directories of other checkpoints stay: on a shared
-    disk their process may live on another machine."""
-    directory = of(prefix)
-    own = re.escape(os.path.basename(directory))
-    temporaries = [path for path in _leftovers(directory, own, "tmp") if not is_alive(path)]
-    if temporaries:
-        found = locate(prefix)
-        if found in temporaries:
-            put_in_place(found, directory)
-    for path in temporaries + _leftovers(directory, "sparse-.*", "old"):
-        if not is_alive(path):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _fits(directory, dense):
-    try:
-        manifest = _manifest.read(directory)
-    except ValueError:
-        return False
-    # Without a checksum it was complete before its dense part was, and fits if no other directory does.
-    return manifest is not None and manifest.dense_index_crc32c in (None, dense)
-
-
-def _leftovers(directory, pattern, kind):
-    parent = os.path.dirname(directory)
-    try:
-        names = sorted(os.listdir(parent or "."))
-    except OSError:
-        return []
-    return [os.path.join(parent, name) for name in names if re.fullmatch(rf"\.{pattern}\.{kind}-\d+", name)]
-
-
-def is_alive(path):
-    """Whether the process that made this hidden directory may still be at work on it."""
-    pid = int(path.rpartition("-")[2])
-    if pid == os.getpid():
-        return False  # a save of ours would be over; a process before us had the same number
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return True
-
-
-def _sync(path):
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

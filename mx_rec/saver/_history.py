@@ -10,7 +10,7 @@ from mx_rec._native.table import Tracking
 from mx_rec.util.log import logger
 
 # Directories beside those of the slots (native/checkpoint/layout.h).
-COLUMNS = {"table_2_threshold", "history_record", "last_step", "admission_filter"}
+COLUMNS = {"table_2_threshold", "history_record", "last_step", "admission_filter", "deleted"}
 
 
 def restore(table, path, entry) -> None:

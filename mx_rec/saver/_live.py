@@ -4,30 +4,43 @@ An Estimator restores whenever it trains, evaluates or predicts. In one process 
 has just saved. A script that calls `restore` itself always gets what is in the files.
 """
 
-from mx_rec._native import table as native_table
-from mx_rec.saver import _training
+from typing import Optional
 
-# Table -> (its entry in a manifest, its state when it held just that).
+from mx_rec._native import table as native_table
+from mx_rec.saver import _chain, _manifest, _training
+
+# Table -> (the token of a checkpoint, its state when it held just that).
 _held: dict[str, tuple] = {}
 
 
-def note(table, entry) -> None:
-    """Tells that `table` was saved as, or loaded from, what `entry` describes; None: it has no entry."""
-    if entry is None:
-        _held.pop(table.table_name, None)
+def token(link: _chain.Link, name: str) -> Optional[tuple]:
+    """What tells the content of a table in a checkpoint from all others, wherever that lies: its entry has a checksum
+    of every file, and a delta's parent one of the manifest that has the next. None without a manifest."""
+    return None if link.manifest is None else token_of(link.manifest.tables[name], link.manifest.parent)
+
+
+def token_of(entry: _manifest.TableEntry, parent: Optional[_manifest.Parent]) -> tuple:
+    return entry, parent
+
+
+def note(name: str, token: Optional[tuple], state: tuple) -> None:
+    """Tells that a table held what the token names when its state was that."""
+    if token is None:
+        _held.pop(name, None)
     else:
-        _held[table.table_name] = (entry, _state(table.native))
+        _held[name] = (token, state)
 
 
-def holds(table, entry, graph) -> bool:
-    """Whether a restore into `graph` need not load what `entry` describes, because that would change nothing. The entry
-    has a checksum of every file, so the same entry means the same rows, wherever they lie."""
+def holds(table, token: Optional[tuple], graph) -> bool:
+    """Whether a restore into `graph` need not load what the token names, because that would change nothing."""
     # Sessions that restore by themselves finalize the graph first; exporters in the middle of a training do not.
     may_skip = graph.finalized or _training.is_beside(graph)
-    return may_skip and entry is not None and _held.get(table.table_name) == (entry, _state(table.native))
+    return may_skip and token is not None and _held.get(table.table_name) == (token, state_of(table))
 
 
-def _state(native):
+def state_of(table) -> tuple:
+    """Another one whenever the table has changed."""
     # With the slots and the tracking: a table that was loaded without a place for them holds less than the checkpoint.
+    native = table.native
     facts = native.facts()
-    return native_table.generation(), facts.changes, facts.inserted, facts.erased, native.slots, native.tracking
+    return native_table.generation(), facts.mutations, facts.inserted, facts.erased, native.slots, native.tracking

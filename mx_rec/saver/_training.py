@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from mx_rec._native import checkpoint
 from mx_rec.core import _graph
-from mx_rec.saver import _directory
+from mx_rec.saver import _background, _owner
 from mx_rec.util.log import logger
 
 
@@ -61,9 +61,16 @@ def training(graph, directory):
 
 def _tidy_up(directory):
     """Removes what trainings left that were killed during an evaluation."""
+    in_use = {one.root for one in _open}
     for name in os.listdir(directory) if os.path.isdir(directory) else ():
         path = os.path.join(directory, name)
-        if name.startswith(_PREFIX) and not _directory.is_alive(path):
+        host, _, pid = name.rpartition(".")[2].rpartition("-")
+        if (
+            name.startswith(_PREFIX)
+            and path not in in_use
+            and pid.isdigit()
+            and not _owner.is_alive(host, int(pid), path)
+        ):
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -73,7 +80,8 @@ def is_beside(graph) -> bool:
 
 
 def put_aside(tables, graph) -> None:
-    """Call before the rows of `tables` go, because `graph` shall begin with other ones."""
+    """Call before the rows of `tables` go, because `graph` shall begin with other ones. Waits for a save under way."""
+    _background.wait()
     for one in _open:
         for table in tables:
             name = table.table_name
@@ -84,9 +92,13 @@ def put_aside(tables, graph) -> None:
             if name not in _graph.state(one.graph).tables or name in one.waiting:
                 continue
             if one.root is None:
-                one.root = tempfile.mkdtemp(prefix=_PREFIX, suffix=f"-{os.getpid()}", dir=one.directory)
+                one.root = tempfile.mkdtemp(prefix=_PREFIX, suffix="." + _owner.name(), dir=one.directory)
             path = os.path.join(one.root, name)
-            checkpoint.save(table.native, path)
+            snapshot = checkpoint.Snapshot(table.native)
+            try:
+                snapshot.write(path)
+            finally:
+                snapshot.close()
             one.tracking[name] = table.native.tracking
             one.waiting[name] = path
             logger.info("table '%s': the rows that are being trained wait in '%s'", name, path)

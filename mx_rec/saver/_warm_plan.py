@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow.python.training import warm_starting_util
 
 from mx_rec.core import _graph
-from mx_rec.saver import _directory, _manifest, _reading
+from mx_rec.saver import _chain, _directory, _finding, _recovery
 
 v1 = tf.compat.v1
 
@@ -31,8 +31,19 @@ class TableSource:
     table: object
     source: Source
     name: str  # in the checkpoint
-    directory: str  # with its columns
-    entry: object  # of the manifest, or None without one
+    chain: list[_chain.Link]  # that the checkpoint consists of
+
+    @property
+    def links(self):
+        """(directory with the table's columns, its entry in the manifest or None, whether it is a delta)."""
+        return [
+            (
+                os.path.join(link.directory, self.name),
+                None if link.manifest is None else link.manifest.tables[self.name],
+                link.is_delta,
+            )
+            for link in self.chain
+        ]
 
 
 def sources_of(paths, selectors, vocab_infos, previous_names) -> list[Source]:
@@ -76,7 +87,7 @@ def _prefix(path):
         state = tf.train.get_checkpoint_state(path)
         exported = os.path.join(path, "variables", "variables")
         if state is not None:
-            prefix = _reading.at_home(state.model_checkpoint_path, path)
+            prefix = _finding.at_home(state.model_checkpoint_path, path)
         elif _exists(exported):
             prefix = exported
         else:
@@ -184,14 +195,15 @@ def _nothing(expression, source, known, variables, kind):
 
 def _table_source(table, source):
     name = source.previous_names.get(table.table_name, table.table_name)
-    directory = _directory.locate(source.prefix)
+    directory = _recovery.locate(source.prefix).sparse
     what = f"warm start: table '{table.table_name}'"
     if not os.path.isdir(directory):
         raise ValueError(
             f"{what} is selected by {source.selector!r}, but checkpoint '{source.prefix}' has no tables (there is no "
             f"directory '{directory}'); select its variables only, or give another checkpoint"
         )
-    manifest = _manifest.read(directory)
+    chain = _chain.links(directory)
+    manifest = chain[-1].manifest
     if manifest is None:
         held = {found: None for found in os.listdir(directory) if os.path.isdir(os.path.join(directory, found, "key"))}
     else:
@@ -207,4 +219,4 @@ def _table_source(table, source):
             f"{what} has dim {table.embedding_size}, table '{name}' of checkpoint '{source.prefix}' has dim {entry.dim}"
             "; create the table with the checkpoint's dim, or leave it out of `vars_to_warm_start`"
         )
-    return TableSource(table, source, name, os.path.join(directory, name), entry)
+    return TableSource(table, source, name, chain)

@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 import os
 import tempfile
+from typing import NamedTuple, Optional
 
 import tensorflow as tf
 from tensorflow.python.training import warm_starting_util
@@ -15,13 +16,13 @@ from mx_rec import _check, _config
 from mx_rec._native import checkpoint
 from mx_rec._patch import Patch
 from mx_rec.core import _graph
-from mx_rec.saver import _history, _training, _warm_plan
+from mx_rec.saver import _history, _manifest, _restoring, _training, _warm_plan
 from mx_rec.util.log import logger
 
 __all__ = ["rows_only", "warm_start"]
 
 _rows_only: contextvars.ContextVar[bool] = contextvars.ContextVar("mx_rec_rows_only")
-_COLUMNS = ("key", "embedding")
+_COLUMNS = ("key", "embedding", "deleted")
 
 
 @contextlib.contextmanager
@@ -73,48 +74,64 @@ def warm_start(
     with tempfile.TemporaryDirectory(prefix="mx_rec-warm-start-") as scratch:
         final = {}  # a load replaces the whole table, so only the last one counts
         for number, found in enumerate(found for plan in plans for found in plan.tables):
-            view = _view(found, os.path.join(scratch, str(number)), is_rows_only)
-            _verify(found, view)
-            final[found.table.table_name] = (found, view)
+            views = _views(found, os.path.join(scratch, str(number)), is_rows_only)
+            _verify(found, views)
+            final[found.table.table_name] = (found, views)
         for plan in plans:
             for name in plan.ignored:
                 logger.warning("warm start from '%s': the vocabulary of table '%s' is ignored", plan.source.path, name)
             if plan.variables or plan.previous_names or plan.vocab_info:
                 stock(plan.source.prefix, plan.selector, plan.vocab_info, plan.previous_names)
         _training.put_aside([found.table for found, _ in final.values()], tf.compat.v1.get_default_graph())
-        loaded = [(found, *_load(found, view, is_rows_only)) for found, view in final.values()]
+        loaded = [(found, *_load(found, views, is_rows_only)) for found, views in final.values()]
     _report(plans, loaded)
 
 
-def _view(found, scratch, is_rows_only):
-    """The directory to load: all columns of the table, or those of its embeddings alone."""
-    os.mkdir(scratch)
-    columns = _COLUMNS if is_rows_only else os.listdir(found.directory)
-    for column in columns:
-        os.symlink(os.path.abspath(os.path.join(found.directory, column)), os.path.join(scratch, column))
-    return scratch
+class _View(NamedTuple):
+    """What is to be loaded of one link: all columns of the table, or those of its embeddings alone."""
+
+    path: str
+    source: str
+    entry: Optional[_manifest.TableEntry]
+    is_delta: bool
 
 
-def _verify(found, view):
-    files = {} if found.entry is None else found.entry.files
-    columns = set(os.listdir(view))
-    checkpoint.verify(
-        found.table.native, view, {name: facts for name, facts in files.items() if name.split("/")[0] in columns}
-    )
+def _views(found, scratch, is_rows_only):
+    views = []
+    for number, (source, entry, is_delta) in enumerate(found.links):
+        path = os.path.join(scratch, str(number))
+        os.makedirs(path)
+        columns = os.listdir(source)
+        for column in set(_COLUMNS).intersection(columns) if is_rows_only else columns:
+            os.symlink(os.path.abspath(os.path.join(source, column)), os.path.join(path, column))
+        views.append(_View(path, source, entry, is_delta))
+    return views
 
 
-def _load(found, view, is_rows_only):
+def _verify(found, views):
+    for view in views:
+        files = {} if view.entry is None else view.entry.files
+        columns = set(os.listdir(view.path))
+        files = {name: facts for name, facts in files.items() if name.split("/")[0] in columns}
+        _restoring.check_room(found.table, view.source, view.entry)
+        checkpoint.verify(found.table.native, view.path, files, view.is_delta)
+
+
+def _load(found, views, is_rows_only):
     """(rows, bytes) that the table got."""
     native = found.table.native
     native.clear()
-    rows = checkpoint.load(native, view)
+    for view in views:
+        checkpoint.load(native, view.path, view.is_delta)
     if not is_rows_only:
-        _history.restore(found.table, found.directory, found.entry)
-        slots = set(os.listdir(view)) - {*_COLUMNS, *_history.COLUMNS} if found.entry is None else found.entry.slots
+        last = views[-1]
+        _history.restore(found.table, last.source, last.entry)
+        slots = last.entry.slots if last.entry is not None else set(os.listdir(last.path)) - _history.COLUMNS
         fresh = [slot for slot in native.slots if slot not in slots]
         if fresh:
             logger.info("warm start: slots %s of table '%s' start fresh", fresh, found.table.table_name)
     width = native.dim * (1 if is_rows_only else 1 + len(native.slots))
+    rows = native.facts().rows
     return rows, rows * (8 + 4 * width)
 
 

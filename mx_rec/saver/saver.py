@@ -1,24 +1,24 @@
 """Joins the tables to `tf.compat.v1.train.Saver`.
 
 A Saver covers the tables whose anchor variables are in its `var_list`. TensorFlow saves and restores the other
-variables as ever; a Saver without anchors, in a graph without tables, runs TensorFlow's own code alone.
+variables as ever; a Saver without anchors runs TensorFlow's own code alone, but that its restore finds the dense part
+of a save that was interrupted.
 
 ``saver.save(sess, "D/model", global_step=7)`` takes these steps, each lasting before the next begins:
 
-    1  D/.sparse-model-7.tmp-<pid>/   the tables, then manifest.json
-    2  D/model-7.{index,data-*,meta}  the dense variables, by TensorFlow
-    3  the manifest again, now with the checksum of model-7.index
-    4  rename to D/sparse-model-7
-    5  D/checkpoint                   by TensorFlow, with the removal of checkpoints beyond max_to_keep
+    1  D/.dense-model-7.tmp-<owner>/   the dense variables, by TensorFlow
+       D/.sparse-model-7.tmp-<owner>/  the tables, then manifest.json
+    2  D/model-7.{data-*,meta,index}   other names of the same files, in this order
+    3  rename to D/sparse-model-7; the hidden directories go
+    4  D/checkpoint                    with the removal of checkpoints beyond max_to_keep
 
-Only step 5 makes the new checkpoint the latest one, so a crash before it leaves the previous one. Where a save replaces
-a checkpoint of the same name (an Estimator that restarts does), a crash between 2 and 4 leaves the new dense part
-beside the old tables: the checksum tells, and the new tables are found in the temporary directory (_directory.py).
+Only step 4 makes the new checkpoint the latest one, so a crash before it leaves the previous one. Where a save replaces
+a checkpoint of the same name (an Estimator that restarts does), a crash in step 1 leaves the previous one as well, and
+one in step 2 or 3 the new one, both halves of which are found under the hidden names (_pair.py, _recovery.py).
 """
 
 import os
-import shutil
-import time
+import re
 from typing import Optional
 
 import tensorflow as tf
@@ -31,20 +31,17 @@ from tensorflow.python.training import training_util
 from tensorflow.python.training.saving import saveable_object
 from tensorflow.python.util import compat
 
-from mx_rec._native import checkpoint
-from mx_rec.saver import _directory, _history, _live, _manifest, _training
-from mx_rec.saver.lenient import allowed
+from mx_rec import _check
+from mx_rec._config import Config, process
+from mx_rec.saver import _background, _chain, _directory, _recovery, _restoring, _state, _timers, _tip, _training
+from mx_rec.saver._saving import Plan, Saving, explained
 from mx_rec.util.log import logger
-
-
-class SparseDirectoryNotFoundError(FileNotFoundError, FileExistsError):
-    """A checkpoint has no tables. Both kinds of error, as scripts written for the original catch FileExistsError."""
-
 
 # TensorFlow's methods that ours stand in for. Kept after uninstall(), as somebody may hold on to one of ours.
 _stock = {}
 _installed = False
 _last_sparse_dir: Optional[str] = None
+_saved: set[str] = set()  # prefixes of the checkpoints saved since init
 
 
 def install() -> None:
@@ -56,16 +53,24 @@ def install() -> None:
         _stock[name] = getattr(tf_saver.Saver, name)
         ours.__doc__ = _stock[name].__doc__
         setattr(tf_saver.Saver, name, ours)
+    _timers.install()
     _installed = True
 
 
 def uninstall() -> None:
-    """Puts TensorFlow's own methods back. Repeating it changes nothing."""
+    """Puts TensorFlow's own methods back, when a save under way has ended. Repeating it changes nothing. RuntimeError
+    if that save failed."""
     global _installed
-    if _installed:
-        for name, stock in _stock.items():
-            setattr(tf_saver.Saver, name, stock)
-    _installed = False
+    try:
+        _background.wait()  # first, as the save that ends is remembered
+    finally:
+        if _installed:
+            for name, stock in _stock.items():
+                setattr(tf_saver.Saver, name, stock)
+            _timers.uninstall()
+        _installed = False
+        _saved.clear()
+        _tip.set_current(None)
 
 
 def last_sparse_dir() -> Optional[str]:
@@ -136,12 +141,6 @@ def _tables(anchors):
     return [anchor._mx_rec_table for anchor in anchors if anchor._mx_rec_table.is_save]
 
 
-def _table_directory(directory, name):
-    if name in (".", "..") or "/" in name or name.startswith(_manifest.NAME):
-        raise ValueError(f"table '{name}' cannot be saved: its name must serve as a directory beside {_manifest.NAME}")
-    return os.path.join(directory, name)
-
-
 # ---- Save.
 
 
@@ -159,13 +158,11 @@ def _save(
     is_incremental_checkpoint=False,
     save_delta=False,
 ):
-    if is_incremental_checkpoint or save_delta:
-        raise NotImplementedError(
-            "incremental checkpoints are not available; call save without `is_incremental_checkpoint` and "
-            "`save_delta`, which saves everything"
-        )
+    _check.boolean("is_incremental_checkpoint", is_incremental_checkpoint)
+    _check.boolean("save_delta", save_delta)
+    _background.wait()
 
-    def stock(global_step, write_state):
+    def stock(save_path, global_step, write_state):
         return _stock["save"](
             self,
             sess,
@@ -181,9 +178,8 @@ def _save(
 
     tables = _tables(_anchors(self, sess))
     if not tables:
-        return stock(global_step, write_state)
+        return stock(save_path, global_step, write_state)
 
-    started = time.monotonic()
     _training.put_back(sess.graph)
     save_path = compat.as_str(save_path)
     step, prefix = None, save_path
@@ -191,74 +187,67 @@ def _save(
         is_number = isinstance(global_step, compat.integral_types)
         step = int(global_step) if is_number else training_util.global_step(sess, global_step)
         prefix = f"{save_path}-{step:08d}" if self._pad_step_number else f"{save_path}-{step}"
-    directory = _directory.of(prefix)
-    _directory.make_parent(directory, save_path)
-    _directory.settle(prefix)
-    temporary = _directory.hidden(directory, "tmp")
-    has_dense = False
+
+    def write_dense(hidden):
+        return stock(os.path.join(os.path.dirname(hidden), os.path.basename(save_path)), step, False)
+
     try:
-        os.mkdir(temporary, 0o750)
-        entries = {table.table_name: _write_table(table, temporary) for table in tables}
-        _manifest.write(_manifest.Manifest(step, None, entries), temporary)
-        path = stock(step, False)
-        has_dense = True
-        _directory.sync_dense(prefix)
-        _manifest.write(_manifest.Manifest(step, _directory.dense_crc32c(prefix), entries), temporary)
-        _directory.put_in_place(temporary, directory)
-    except BaseException:
-        # Where a checkpoint of this name has got a new dense part, its old tables no longer fit, but these do: so they
-        # stay, and are found (_directory.locate).
-        if not (has_dense and os.path.isdir(directory)):
-            shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    if write_state:
-        _record(self, path, os.path.dirname(save_path), latest_filename or "checkpoint", meta_graph_suffix)
+        _directory.make_parent(_directory.of(prefix), save_path)
+        wants_delta = save_delta or _timers.wants_delta()
+        plan = _plan(prefix, step, tables, is_incremental_checkpoint, wants_delta, write_state)
+        saving = Saving(plan, write_dense)
+    except OSError as error:
+        raise explained(error, prefix) from error
 
-    for table in tables:
-        _live.note(table, entries[table.table_name])
-    global _last_sparse_dir
-    _last_sparse_dir = directory
-    logger.info(
-        "saved %d tables, %d rows, %.1f MB in %.1f s: %s",
-        len(entries),
-        sum(entry.rows for entry in entries.values()),
-        sum(file.bytes for entry in entries.values() for file in entry.files.values()) / 1e6,
-        time.monotonic() - started,
-        directory,
-    )
-    return path
+    def finish():
+        global _last_sparse_dir
+        try:
+            saving.finish()
+            _saved.add(os.path.abspath(prefix))
+            if write_state:
+                state = (os.path.dirname(save_path), latest_filename or "checkpoint", meta_graph_suffix)
+                _record(self, saving.path, *state)
+        except OSError as error:
+            raise explained(error, prefix) from error
+        _last_sparse_dir = saving.directory
+
+    if plan.while_training:
+        _background.start(f"the save of '{prefix}'", finish)
+    else:
+        finish()
+    return saving.path
 
 
-def _write_table(table, directory):
-    rows, files = checkpoint.save(table.native, _table_directory(directory, table.table_name))
-    return _manifest.TableEntry(
-        dim=table.native.dim,
-        rows=rows,
-        key_dtype=tf.as_dtype(table.key_dtype).name,
-        slots=table.native.slots,
-        optimizer=table.optimizer_name,
-        files=files,
-        tracking=table.native.tracking,
-    )
+def _plan(prefix, step, tables, starts_chain, wants_delta, is_listed):
+    """`is_listed`: the checkpoint is for TensorFlow's list of them. Others, of exporters, are written at once, and what
+    init says of checkpoints is not for them."""
+    config = process.config or Config()
+    starts_chain = starts_chain or wants_delta or (config.is_incremental_checkpoint and is_listed)
+    broken = _chain.children(_directory.of(prefix))
+    if broken:
+        logger.warning("checkpoint '%s' is replaced, though %s build on it and cannot be restored then", prefix, broken)
+    parent = None
+    if wants_delta:
+        reason = _tip.why_not(prefix, tables)
+        if reason is None:
+            parent = _tip.current()
+        else:
+            logger.info("checkpoint '%s' holds all rows, not what has changed: %s", prefix, reason)
+    while_training = config.is_async_checkpoint and is_listed and not _background.is_foreground()
+    return Plan(prefix, step, tables, parent, starts_chain, while_training)
 
 
 def _record(saver, path, save_dir, latest_filename, meta_graph_suffix):
     """What TensorFlow's save does for write_state=True; sparse directories go where the dense files went."""
     before = _known_checkpoints(saver)
     saver._RecordLastCheckpoint(path)
-    checkpoint_management.update_checkpoint_state_internal(
-        save_dir=save_dir,
-        model_checkpoint_path=path,
-        all_model_checkpoint_paths=saver.last_checkpoints,
-        latest_filename=latest_filename,
-        save_relative_paths=saver._save_relative_paths,
-    )
+    _state.write(save_dir, path, saver.last_checkpoints, latest_filename, saver._save_relative_paths)
     saver._MaybeDeleteOldCheckpoints(meta_graph_suffix=meta_graph_suffix)
     after = _known_checkpoints(saver)
     for old in before:
         # A checkpoint that keep_checkpoint_every_n_hours protects leaves the list but keeps its files.
         if old not in after and not checkpoint_management.checkpoint_exists_internal(old):
-            _directory.remove(_directory.of(old))
+            _chain.release(old)
 
 
 def _known_checkpoints(saver) -> list[str]:
@@ -269,112 +258,60 @@ def _known_checkpoints(saver) -> list[str]:
 
 
 def _restore(self, sess, save_path):
+    _background.wait()
     anchors = _anchors(self, sess)
     tables = _tables(anchors)
     tables_only = getattr(self, "_mx_rec_tables_only", False)
-    if save_path is not None and tables:
+    dense, verified = save_path, None
+    if save_path is not None and isinstance(sess, session.SessionInterface):
         prefix = compat.as_text(save_path)
-        # A prefix without dense files is TensorFlow's to refuse.
-        if tables_only or checkpoint_management.checkpoint_exists_internal(prefix):
-            directory = _directory.locate(prefix)
-            dense = None if tables_only else _directory.dense_crc32c(prefix)
-            held = _verify(directory, tables, dense, getattr(self, "_mx_rec_is_chosen", False), sess.graph)
-            tables = [table for table in tables if table.table_name in held]
-    if save_path is None or not tables_only:
-        _stock["restore"](self, sess, save_path)
-    if tables:
-        started = time.monotonic()
-        rows = 0
-        tables = [table for table in tables if not _live.holds(table, held[table.table_name], sess.graph)]
-        _training.put_aside(tables, sess.graph)
-        for table in tables:
-            path = _table_directory(directory, table.table_name)
-            rows += checkpoint.load(table.native, path)
-            _history.restore(table, path, held[table.table_name])
-            _live.note(table, held[table.table_name])
-        seconds = time.monotonic() - started
         if tables:
-            logger.info("restored %d tables, %d rows in %.1f s: %s", len(tables), rows, seconds, directory)
-        else:
-            logger.info("the tables hold what is in %s", directory)
+            dense = prefix = _version(prefix)
+        if tables or _directory.is_local(prefix):
+            dense, directory, pair = _recovery.locate(prefix)
+            if pair is not None:
+                logger.warning("the save of '%s' was interrupted; it is complete in '%s'", prefix, directory)
+        # A prefix without dense files is TensorFlow's to refuse.
+        if tables and (tables_only or checkpoint_management.checkpoint_exists_internal(dense)):
+            is_chosen = getattr(self, "_mx_rec_is_chosen", False)
+            verified = _restoring.verify(directory, tables, None if tables_only else dense, is_chosen, sess.graph)
+    if tables and not tables_only:
+        _restore_dense(self, sess, dense)
+    elif save_path is None or not tables_only:
+        _stock["restore"](self, sess, dense)
+    if verified is not None and verified.tables:
+        _restoring.load(verified, sess.graph)
     if anchors:
         # They are in no file, yet a MonitoredSession starts only when every variable is initialised.
         sess.run([anchor.initializer for anchor in anchors])
 
 
-def _differ(is_allowed, what, option):
-    """ValueError saying `what` differs and which option would overlook it; a warning if that is allowed."""
-    if not is_allowed:
-        raise ValueError(
-            f"{what}; restore another checkpoint, or call restore inside mx_rec.saver.lenient({option}=True)"
-        )
-    logger.warning("%s", what)
+def _restore_dense(saver, sess, dense):
+    """TensorFlow's restore. Of a file that was cut it raises an OutOfRangeError that does not name it, which training
+    loops would take for the end of their data."""
+    try:
+        _stock["restore"](saver, sess, dense)
+    except (tf.errors.OutOfRangeError, tf.errors.DataLossError) as error:
+        message = f"the dense part of checkpoint '{dense}' is damaged, restore another one: {error.message}"
+        raise tf.errors.DataLossError(error.node_def, error.op, message) from error
 
 
-def _verify(directory, tables, dense_crc32c, is_chosen, graph):
-    """Raises unless all `tables` can be loaded from `directory`, and are all there is; see lenient.py for exceptions.
-    `is_chosen`: the script has listed what to restore, so tables beside these are not missed.
-
-    Returns the tables of the checkpoint by name, each with its part of the manifest, or None without one.
-    """
-    may = allowed()
-    if not os.path.isdir(directory):
-        raise SparseDirectoryNotFoundError(
-            f"the checkpoint has no tables: directory '{directory}' does not exist; copy it to there, restore another "
-            "checkpoint, or pass the Saver a var_list without table variables to restore the dense part alone"
-        )
-    manifest = _manifest.read(directory)
-    if manifest is None:
-        logger.warning(
-            "checkpoint '%s' has no %s (the original SDK writes none): sizes are checked, contents cannot be",
-            directory,
-            _manifest.NAME,
-        )
-        held = {name: None for name in os.listdir(directory) if os.path.isdir(os.path.join(directory, name, "key"))}
-    else:
-        held = manifest.tables
-        if manifest.dense_index_crc32c is not None and dense_crc32c not in (None, manifest.dense_index_crc32c):
-            _differ(
-                may.other_dense_part,
-                f"checkpoint '{directory}': the dense part beside it was written by another save than these tables",
-                "other_dense_part",
-            )
-    for table in tables:
-        if table.table_name not in held:
-            _differ(
-                may.missing_tables,
-                f"checkpoint '{directory}': table '{table.table_name}' is not in it, only {sorted(held)}",
-                "missing_tables",
-            )
-            continue
-        _verify_table(directory, table, held[table.table_name], may, graph)
-    unused = sorted(set(held) - {table.table_name for table in tables})
-    if unused:
-        _differ(
-            may.unused_tables or is_chosen,
-            f"checkpoint '{directory}': tables {unused} are not restored: the model, or the Saver, does not have them",
-            "unused_tables",
-        )
-    return held
-
-
-def _verify_table(directory, table, entry, may, graph):
-    name, native = table.table_name, table.native
-    path = _table_directory(directory, name)
-    if entry is not None and entry.dim != native.dim:
-        raise ValueError(
-            f"checkpoint '{directory}': table '{name}' has dim {entry.dim} on disk, {native.dim} in the model; create "
-            "the table with the checkpoint's dim"
-        )
-    if not _live.holds(table, entry, graph):
-        checkpoint.verify(native, path, {} if entry is None else entry.files)
-    held = set(os.listdir(path)) - {"key", "embedding", *_history.COLUMNS} if entry is None else entry.slots
-    fresh = [slot for slot in native.slots if slot not in held]
-    if fresh:
-        optimizer = "an unknown one" if entry is None else entry.optimizer
-        _differ(
-            may.other_optimizer,
-            f"checkpoint '{directory}': table '{name}' was saved by optimizer {optimizer} with slots {sorted(held)}; "
-            f"slots {fresh} of the model would start fresh",
-            "other_optimizer",
-        )
+def _version(prefix):
+    """`prefix`, or the checkpoint of that name that init(restore_model_version=...) asks for: of those that were there
+    before, not of those that this process has saved since."""
+    version = None if process.config is None else process.config.restore_model_version
+    match = re.fullmatch(r"(.*-)\d+", prefix)
+    if version is None or match is None or os.path.abspath(prefix) in _saved:
+        return prefix
+    stem = match.group(1)
+    for name in (f"{stem}{version}", f"{stem}{version:08d}"):
+        if checkpoint_management.checkpoint_exists_internal(name):
+            return name
+    pattern = re.compile(re.escape(os.path.basename(stem)) + r"(\d+)\.index")
+    parent = os.path.dirname(prefix) or "."
+    names = os.listdir(parent) if os.path.isdir(parent) else []
+    known = sorted(int(found.group(1)) for found in map(pattern.fullmatch, names) if found)
+    raise ValueError(
+        f"init asks for restore_model_version={version}, but there is no checkpoint '{stem}{version}'; there are those "
+        f"of the steps {known}; choose one of them, or leave it out to restore the latest"
+    )

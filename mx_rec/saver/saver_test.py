@@ -1,14 +1,12 @@
-"""Tables through the stock Saver: round trips, layout, rotation, damage, and death in the middle of a save."""
+"""Tables through the stock Saver: round trips, layout, rotation, and what a restore refuses."""
 
+import contextlib
 import json
 import logging
 import os
 import re
 import shutil
 import stat
-import subprocess
-import sys
-import traceback
 import types
 
 import numpy as np
@@ -19,8 +17,8 @@ from tensorflow.python.training import saver as tf_saver
 
 from mx_rec._native import checkpoint
 from mx_rec._native import table as native_table
-from mx_rec.saver import _directory, _manifest, saver
-from mx_rec.saver.lenient import Allowed, allowed, lenient
+from mx_rec.saver import _restoring, saver
+from mx_rec.saver._lenient import Allowed, allowed, lenient
 
 v1 = tf.compat.v1
 ADAM = (("LazyAdam_momentum", 0.0), ("LazyAdam_velocity", 0.0))
@@ -36,9 +34,9 @@ def installed():
     native_table.clear_all()
 
 
-@pytest.fixture
-def log():
-    """The package's log lines of this test."""
+@contextlib.contextmanager
+def logged():
+    """The package's log lines, (level, text) each."""
     lines = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append((record.levelname, record.getMessage()))
@@ -46,9 +44,17 @@ def log():
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
-    yield lines
-    logger.removeHandler(handler)
-    logger.setLevel(level)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+@pytest.fixture
+def log():
+    with logged() as lines:
+        yield lines
 
 
 def warnings(log):
@@ -438,14 +444,6 @@ def test_a_checkpoint_of_the_same_name_is_replaced(tmp_path, log):
     assert sparse_names(tmp_path) == ["sparse-model-1"] and not warnings(log)
 
 
-def test_incremental_saves_are_refused_in_words(tmp_path):
-    model = Model()
-    for keywords in ({"is_incremental_checkpoint": True}, {"save_delta": True}):
-        with pytest.raises(NotImplementedError, match="incremental checkpoints"):
-            model.saver().save(model.session, str(tmp_path / "model"), **keywords)
-    model.saver().save(model.session, str(tmp_path / "model"), is_incremental_checkpoint=False, save_delta=False)
-
-
 @pytest.mark.parametrize("name", ["..", "manifest.json"])
 def test_a_table_name_that_is_no_directory_name_is_refused(tmp_path, name):
     model = Model(tables=("user",))
@@ -478,7 +476,7 @@ def assert_refused(saved, error, match):
 
 def test_missing_tables_are_told(saved):
     shutil.rmtree(saved[3])
-    for error in (FileNotFoundError, FileExistsError, saver.SparseDirectoryNotFoundError):
+    for error in (FileNotFoundError, FileExistsError, _restoring.SparseDirectoryNotFoundError):
         assert_refused(saved, error, r"directory '.*/sparse-model-1' does not exist; copy it")
 
 
@@ -537,6 +535,12 @@ def test_a_table_that_the_checkpoint_lacks_is_named(saved):
     with lenient(missing_tables=True):
         model.saver().restore(model.session, path)
     assert model.get() == (1.0, [1.0, 1.0])
+
+
+def test_leniency_is_a_name_of_the_package():
+    from mx_rec import saver as package
+
+    assert package.lenient is lenient
 
 
 def test_leniency_ends_with_its_block_and_takes_flags_only():
@@ -635,180 +639,6 @@ def test_tables_beside_a_foreign_dense_part_are_an_error_unless_allowed(saved, l
     assert "written by another save" in warnings(log)[0]
 
 
-# ---- Failures and death in the middle.
-
-
-@pytest.mark.parametrize("same_name", [True, False])
-@pytest.mark.parametrize(
-    "target, name, count",
-    [
-        (checkpoint, "save", 2),
-        (_manifest, "write", 1),
-        (_manifest, "write", 2),
-        (_directory, "put_in_place", 1),
-        (saver._stock, "save", 1),
-    ],
-)
-def test_a_failing_save_leaves_the_previous_checkpoint(saved, monkeypatch, target, name, count, same_name):
-    model, s, path, _ = saved
-    original = target[name] if isinstance(target, dict) else getattr(target, name)
-    calls = []
-
-    def failing(*args, **kwargs):
-        calls.append(args)
-        if len(calls) == count:
-            raise OSError("no space left on device")
-        return original(*args, **kwargs)
-
-    with monkeypatch.context() as patch:
-        (patch.setitem if isinstance(target, dict) else patch.setattr)(target, name, failing)
-        with pytest.raises(OSError, match="no space left"):
-            s.save(model.session, os.path.join(os.path.dirname(path), "model"), global_step=1 if same_name else 2)
-    # Under the same name, the new one may have taken its place, but both halves of it.
-    has_new_dense = same_name and (name, count) in (("write", 2), ("put_in_place", 1))
-    if not has_new_dense:
-        assert sparse_names(os.path.dirname(path)) == ["sparse-model-1"]
-    assert v1.train.latest_checkpoint(os.path.dirname(path)) == path
-    model.set(3.0)
-    s.restore(model.session, path)
-    assert model.get() == ((2.0, [2.0, 2.0]) if has_new_dense else (1.0, [1.0, 1.0]))
-    s.save(model.session, path)
-    assert sorted(os.listdir(os.path.dirname(path)))[0] == "checkpoint", "nothing hidden is left"
-
-
-def assert_survived(directory, model, s):
-    """Whatever instant a process died in: the latest checkpoint restores, both halves of it from one save; nothing
-    incomplete has a final name; and the next save leaves nothing behind."""
-    s.restore(model.session, v1.train.latest_checkpoint(directory))
-    dense, tables = model.get()
-    assert dense in (1.0, 2.0) and tables == [dense, dense]
-    for name in os.listdir(directory):
-        if name.startswith("sparse-"):
-            manifest = _manifest.read(os.path.join(directory, name))
-            for anchor in model.anchors.values():
-                entry = manifest.tables[native(anchor).name]
-                checkpoint.verify(native(anchor), os.path.join(directory, name, native(anchor).name), entry.files)
-    model.set(3.0)
-    for step in (1, 2):
-        model.saver().save(model.session, os.path.join(directory, "model"), global_step=step)
-    assert [name for name in os.listdir(directory) if name.startswith(".sparse")] == []
-    return dense
-
-
-@pytest.mark.parametrize("step", [1, 2])
-def test_death_at_any_instant_leaves_a_whole_checkpoint(tmp_path, monkeypatch, step):
-    """The files at every instant of a save are copied aside; each copy is what death at that instant leaves."""
-    model = Model()
-    directory = tmp_path / "live"
-    s = model.saver(max_to_keep=1)
-    model.set(1.0)
-    s.save(model.session, str(directory / "model"), global_step=1)
-    model.set(2.0)
-    copies = []
-
-    def copy(what):
-        with monkeypatch.context() as calm:
-            for name, original in originals.items():
-                calm.setattr(os, name, original)
-            copies.append((what, tmp_path / f"copy{len(copies)}"))
-            shutil.copytree(directory, copies[-1][1])
-
-    def watch(target, name):
-        original = target[name] if isinstance(target, dict) else getattr(target, name)
-
-        def watched(*args, **kwargs):
-            copy(f"{name} {args[:1]}")
-            return original(*args, **kwargs)
-
-        (patch.setitem if isinstance(target, dict) else patch.setattr)(target, name, watched)
-
-    originals = {name: getattr(os, name) for name in ("mkdir", "rename", "fsync")}
-    remove_all = shutil.rmtree
-
-    def half_removed(path, *args, **kwargs):
-        for file in tree(path)[::2]:
-            os.remove(os.path.join(path, file))
-        copy(f"rmtree {path}")
-        return remove_all(path, *args, **kwargs)
-
-    with monkeypatch.context() as patch:
-        for name in originals:
-            watch(os, name)
-        watch(checkpoint, "save")
-        watch(saver._stock, "save")
-        watch(saver.checkpoint_management, "update_checkpoint_state_internal")
-        watch(tf_saver.Saver, "_MaybeDeleteOldCheckpoints")
-        patch.setattr(shutil, "rmtree", half_removed)
-        s.save(model.session, str(directory / "model"), global_step=step)
-    copies.append(("done", directory))
-    assert len(copies) > 15
-
-    found = []
-    for what, copy in copies:
-        # The list of checkpoints has absolute paths.
-        state = copy / "checkpoint"
-        state.write_text(state.read_text().replace(str(directory), str(copy)))
-        found.append((what, assert_survived(str(copy), model, s)))
-    values = [value for _, value in found]
-    assert values == sorted(values), found  # once the new checkpoint is there it stays
-    assert values[0] == 1.0 and values[-1] == 2.0
-
-
-def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(tmp_path):
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    living = os.getppid()
-    hidden = [
-        f".sparse-model-{step}.{kind}-{pid}" for step in (1, 2) for kind in ("tmp", "old") for pid in (dead.pid, living)
-    ]
-    for name in hidden:
-        os.makedirs(tmp_path / name / "user")
-    model = Model()
-    model.saver().save(model.session, str(tmp_path / "model"), global_step=1)
-    # A temporary directory of another checkpoint may belong to a process on another machine.
-    stay = [name for name in hidden if name.endswith(f"-{living}")] + [f".sparse-model-2.tmp-{dead.pid}"]
-    assert sparse_names(tmp_path) == sorted([*stay, "sparse-model-1"])
-
-
-DEATHS = ["tables", "dense", "renamed"]
-
-
-@pytest.mark.parametrize("same_name", [False, True])
-def test_a_killed_process_leaves_a_whole_checkpoint(tmp_path, same_name):
-    """The same with real deaths, at three instants."""
-    command = [sys.executable, __file__, str(tmp_path), "1" if same_name else "2"]
-    subprocess.run(command, check=True, timeout=300)
-    model = Model()
-    for death in DEATHS:
-        directory = str(tmp_path / death)
-        hidden = [name for name in os.listdir(directory) if name.startswith(".sparse")]
-        assert len(hidden) == (0 if death == "renamed" else 1)
-        value = assert_survived(directory, model, model.saver())
-        assert value == (2.0 if same_name and death == "renamed" else 1.0)
-
-
-def _die(directory, step, death):
-    """Saves value 1 as step 1, then dies while value 2 is saved."""
-    v1.disable_eager_execution()
-    saver.install()
-    model = Model()
-    s = model.saver()
-    model.set(1.0)
-    s.save(model.session, os.path.join(directory, "model"), global_step=1)
-    model.set(2.0)
-
-    def die(*args, **kwargs):
-        os._exit(9)
-
-    if death == "tables":
-        _manifest.write = die
-    elif death == "dense":
-        saver._stock["save"] = die
-    else:
-        saver._record = die
-    s.save(model.session, os.path.join(directory, "model"), global_step=step)
-
-
 # ---- Coming and going.
 
 
@@ -860,18 +690,3 @@ def test_eager_savers_are_stock(tmp_path):
         variable.assign([0.0])
         s.restore(None, path)
         assert variable.numpy().tolist() == [1.0]
-
-
-if __name__ == "__main__":
-    # Forked before TensorFlow has threads, so that its import is paid for once.
-    for _death in DEATHS:
-        _path = os.path.join(sys.argv[1], _death)
-        _child = os.fork()
-        if _child == 0:
-            try:
-                _die(_path, int(sys.argv[2]), _death)
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(_child, 0)[1]) == 9, _death

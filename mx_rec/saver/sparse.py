@@ -6,12 +6,13 @@ from typing import Optional
 import numpy as np
 
 from mx_rec import _check
-from mx_rec.saver import _reading, saver
+from mx_rec.saver import _background, _reading, _table_files, saver
 from mx_rec.util.log import logger
 
 
 def export(table_list: Optional[list] = None) -> int:
-    """Writes tables of the checkpoint last saved by this process to `<sparse directory>/<table>/key-emb.npy`.
+    """Writes tables of the checkpoint last saved by this process to `<sparse directory>/<table>/key-emb.npy`: all rows,
+    also of a delta. Waits for a save in the background.
 
     A file holds a pickled dict {uint64 key: float32 row}: ``numpy.load(file, allow_pickle=True).item()``. Negative keys
     appear as their two's complement, `key % 2**64`. A table is held in memory while its file is written; `python -m
@@ -26,6 +27,7 @@ def export(table_list: Optional[list] = None) -> int:
             raise ValueError("`table_list` must name at least one table, got []; None means all of them")
         for name in table_list:
             _check.instance("table_list", name, str, "a list of strings")
+    _background.wait()
     directory = saver.last_sparse_dir()
     if directory is None or not os.path.isdir(directory):
         what = "has saved no tables yet" if directory is None else f"saved '{directory}', which is no longer there"
@@ -45,10 +47,13 @@ def export(table_list: Optional[list] = None) -> int:
 
 
 def _write(table):
-    for file in ("key/slice.data", "embedding/slice.data") if table.entry is not None else ():
-        _reading.check_content(os.path.join(table.path, file), table.entry.files[file])
-    rows = dict(zip(table.keys().view(np.uint64), np.array(table.floats("embedding"))))
-    path = os.path.join(table.path, _reading.EXPORTED)
+    for link in table.links:
+        for column in ("key", "embedding", "deleted"):
+            facts = None if link.entry is None else link.entry.files.get(f"{column}/slice.data")
+            if facts is not None:
+                _table_files.check_content(link.data_file(column), facts)
+    rows = dict(zip(table.keys().view(np.uint64), np.array(table.floats("embedding")[:])))
+    path = os.path.join(table.path, _table_files.EXPORTED)
     temporary = f"{path}.tmp-{os.getpid()}"
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640), "wb") as file:

@@ -80,6 +80,8 @@ def init(*args, **kwargs) -> None:
             f"mx_rec was started as rank {_config.rank_id()} of {_config.rank_size()}, but this version trains on one "
             "rank only; start the script without mpirun"
         )
+    if config.recent_key_count_threshold > 0:
+        logger.warning("init: `recent_key_count_threshold` has no effect; a delta holds every row that has changed")
     if os.environ.get("USE_COMBINE_FAAE") == "1":
         logger.warning("init: USE_COMBINE_FAAE=1 has no effect; each table counts its own keys")
     process.config = config
@@ -102,7 +104,8 @@ def _summary(config):
 
 
 def terminate_config_initializer() -> None:
-    """Frees all tables and settings of this process. `init` may be called again afterwards."""
+    """Frees all tables and settings of this process, when a save under way has ended. `init` may be called again
+    afterwards. RuntimeError if a save in the background failed; all is freed then, too."""
     if process.config is None:
         logger.warning("terminate_config_initializer: mx_rec is not initialized, nothing to do")
         return
@@ -113,9 +116,13 @@ def _terminate(at_exit=False):
     if process.config is None:
         return
     atexit.unregister(_terminate)
+    failure = None
     # Only what was ever loaded needs undoing; a script that failed early must not load libraries to end.
     if "mx_rec.core._patches" in sys.modules:
-        sys.modules["mx_rec.core._patches"].uninstall()
+        try:
+            sys.modules["mx_rec.core._patches"].uninstall()
+        except RuntimeError as error:  # of a save in the background; the rest must end all the same
+            failure = error
     if "mx_rec.graph._guard" in sys.modules:
         sys.modules["mx_rec.graph._guard"].uninstall()
     if "mx_rec.core._sparse_table" in sys.modules and not at_exit:
@@ -129,6 +136,8 @@ def _terminate(at_exit=False):
     process.hashtable_collection = "ASCEND_GLOBAL_HASHTABLE_COLLECTION"
     if not at_exit:
         logger.info("terminated: tables are freed")
+    if failure is not None:
+        raise failure
 
 
 class TrainParamsConfig:

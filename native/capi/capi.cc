@@ -102,7 +102,7 @@ int mxrec_table_facts(const char* name, int64_t* facts) {
     facts[6] = lives.seen;
     facts[7] = lives.refused;
     facts[8] = lives.candidates;
-    facts[9] = table.changes();
+    facts[9] = table.mutations();
     return Status();
   });
 }
@@ -199,7 +199,7 @@ int mxrec_table_write(const char* name, const int64_t* keys, int64_t n, const fl
   return mxrec::WithTable(name, [&](Table& table) {
     const int64_t dim = table.config().dim, floats = mxrec::RowFloats(table);
     std::vector<const float*> parts(floats / dim);
-    table.CountChange();
+    table.CountMutation();
     for (int64_t i = 0; i < n; ++i) {
       for (size_t p = 0; p < parts.size(); ++p) parts[p] = values + i * floats + p * dim;
       MXREC_RETURN_IF_ERROR(table.Assign(keys[i], parts.data()));

@@ -16,18 +16,28 @@ typedef struct {
   uint32_t crc32c;
 } mxrec_checkpoint_file;
 
-// Writes the table into the new directory `directory`; *rows receives the number of rows, files[0, *count) what was
-// written. InvalidArgument if there is no room for 12 files and 2 for each slot.
-int mxrec_checkpoint_save(const char* table, const char* directory, int64_t* rows, mxrec_checkpoint_file* files,
-                          int32_t capacity, int32_t* count);
+// The table as it is now (table/snapshot.h), all of it, or what has changed since the moment `base`; facts[0..1]
+// receive the moment of the snapshot and the number of the table's rows. The snapshot must be ended.
+typedef struct mxrec_snapshot mxrec_snapshot;
+int mxrec_snapshot_take(const char* table, int64_t base, int32_t all, mxrec_snapshot** snapshot, int64_t* facts);
+// Writes it into the new directory `directory`, once; *rows receives the number of rows, files[0, *count) what was
+// written. InvalidArgument if there is no room for 14 files and 2 for each slot.
+int mxrec_snapshot_write(mxrec_snapshot* snapshot, const char* directory, int64_t* rows, mxrec_checkpoint_file* files,
+                         int32_t capacity, int32_t* count);
+void mxrec_snapshot_end(mxrec_snapshot* snapshot);
+
+// See Table::FollowChanges, Moment and KnowsSince.
+int mxrec_table_follow_changes(const char* table, int32_t keys);
+int mxrec_table_moment(const char* table, int64_t* moment);
+int mxrec_table_knows_since(const char* table, int64_t moment, int32_t* known);
 
 // Whether `directory` can be loaded into the table (reader.h: Verify); changes nothing. `expected` [count] may be
 // empty.
-int mxrec_checkpoint_verify(const char* table, const char* directory, const mxrec_checkpoint_file* expected,
-                            int32_t count);
+int mxrec_checkpoint_verify(const char* table, const char* directory, int32_t is_delta,
+                            const mxrec_checkpoint_file* expected, int32_t count);
 
-// Replaces the table's rows by those in `directory`; *rows receives their number.
-int mxrec_checkpoint_load(const char* table, const char* directory, int64_t* rows);
+// Replaces the table's rows by those in `directory`, or adds those of a delta; *rows receives their number.
+int mxrec_checkpoint_load(const char* table, const char* directory, int32_t is_delta, int64_t* rows);
 
 // base/crc32c.h
 uint32_t mxrec_crc32c(uint32_t crc, const void* data, int64_t n);

@@ -104,6 +104,15 @@ std::string Bytes(const std::vector<T>& values) {
   return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
 }
 
+// WriteTable for all of a table, which must outlive the call.
+inline Status WriteAll(Env& env, const Table& table, const std::string& directory, int64_t* rows,
+                       std::vector<CheckpointFile>* files, const ParallelFor& parallel = SerialFor()) {
+  std::unique_ptr<Snapshot> snapshot;
+  std::shared_ptr<Table> borrowed(std::shared_ptr<Table>(), const_cast<Table*>(&table));
+  MXREC_RETURN_IF_ERROR(Snapshot::Take(borrowed, Changes::kNoMoment, true, &snapshot));
+  return WriteTable(env, snapshot.get(), directory, rows, files, parallel);
+}
+
 class CheckpointTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -115,19 +124,19 @@ class CheckpointTest : public ::testing::Test {
 
   void Save(const Table& table) {
     std::filesystem::remove_all(directory_);
-    const Status status = WriteTable(Env::Posix(), table, directory_, &rows_, &files_);
+    const Status status = WriteAll(Env::Posix(), table, directory_, &rows_, &files_);
     ASSERT_TRUE(status.ok()) << status.message();
   }
 
   Status Verify(const Table& table, bool with_checksums = true) {
     std::unique_ptr<TableReader> reader;
-    MXREC_RETURN_IF_ERROR(TableReader::Open(Env::Posix(), directory_, table, &reader));
+    MXREC_RETURN_IF_ERROR(TableReader::Open(Env::Posix(), directory_, table, false, &reader));
     return reader->Verify(with_checksums ? files_ : std::vector<CheckpointFile>(), ThreadedFor(2));
   }
 
   Status Load(Table* table, int threads = 2) {
     std::unique_ptr<TableReader> reader;
-    MXREC_RETURN_IF_ERROR(TableReader::Open(Env::Posix(), directory_, *table, &reader));
+    MXREC_RETURN_IF_ERROR(TableReader::Open(Env::Posix(), directory_, *table, false, &reader));
     return reader->Load(table, ThreadedFor(threads));
   }
 

@@ -147,7 +147,7 @@ TEST_F(Checkpoint, TheNumberOfThreadsChangesNoFile) {
   }
   const std::vector<CheckpointFile> expected = files_;
   std::filesystem::remove_all(directory_);
-  ASSERT_TRUE(WriteTable(Env::Posix(), *table, directory_, &rows_, &files_, ThreadedFor(5)).ok());
+  ASSERT_TRUE(WriteAll(Env::Posix(), *table, directory_, &rows_, &files_, ThreadedFor(5)).ok());
   ASSERT_EQ(files_.size(), expected.size());
   for (size_t i = 0; i < files_.size(); ++i) {
     EXPECT_EQ(files_[i].name, expected[i].name);
@@ -318,7 +318,7 @@ TEST_F(Checkpoint, AKeyThatOccursTwiceIsNamed) {
 TEST_F(Checkpoint, ASlotNameThatIsNoDirectoryNameIsRefused) {
   for (const std::string& name : {std::string("a/b"), std::string(".."), std::string("key"), std::string(256, 'x')}) {
     auto table = MakeTable(1, {{name, 0.0f}});
-    EXPECT_EQ(WriteTable(Env::Posix(), *table, directory_, &rows_, &files_).code(), Status::Code::kInvalidArgument);
+    EXPECT_EQ(WriteAll(Env::Posix(), *table, directory_, &rows_, &files_).code(), Status::Code::kInvalidArgument);
     EXPECT_FALSE(fs::exists(directory_));
   }
 }
@@ -327,12 +327,12 @@ TEST_F(Checkpoint, EveryFailingFileOperationIsReported) {
   auto table = MakeTable(64, kTwoSlots);
   for (int64_t key = 0; key < 5000; ++key) Put(table.get(), key, static_cast<float>(key));  // more than one buffer
   FailingEnv healthy(-1);
-  ASSERT_TRUE(WriteTable(healthy, *table, directory_, &rows_, &files_).ok());
+  ASSERT_TRUE(WriteAll(healthy, *table, directory_, &rows_, &files_).ok());
   EXPECT_GT(healthy.operations(), 30);
   for (int n = 0; n < healthy.operations(); ++n) {
     fs::remove_all(directory_);
     FailingEnv env(n);
-    const Status status = WriteTable(env, *table, directory_, &rows_, &files_);
+    const Status status = WriteAll(env, *table, directory_, &rows_, &files_);
     EXPECT_EQ(status.code(), Status::Code::kIoError) << "operation " << n;
     EXPECT_EQ(status.message(), "the test said so");
   }
@@ -341,7 +341,7 @@ TEST_F(Checkpoint, EveryFailingFileOperationIsReported) {
   for (int n = 0; n < 8; ++n) {
     FailingEnv env(n);
     std::unique_ptr<TableReader> reader;
-    EXPECT_EQ(TableReader::Open(env, directory_, *table, &reader).code(), Status::Code::kIoError);
+    EXPECT_EQ(TableReader::Open(env, directory_, *table, false, &reader).code(), Status::Code::kIoError);
   }
   EXPECT_EQ(table->size(), 5000);
 }

@@ -20,64 +20,77 @@ const int64_t* Words(const FileView& file) { return reinterpret_cast<const int64
 
 }  // namespace
 
-Status WriteHistory(Env& env, const std::string& directory, const Table& table, const Table::Still& still,
-                    std::vector<CheckpointFile>* files) {
-  const History& known = *table.history();
-  auto open = [&](Output* out, const char* column) {
-    MXREC_RETURN_IF_ERROR(env.MakeDirectory(directory + "/" + column));
-    return out->Open(env, directory);
-  };
-  auto finish = [&](Output* out, const char* column, const std::vector<int64_t>& attribute) {
-    CheckpointFile data;
-    MXREC_RETURN_IF_ERROR(out->Finish(&data));
-    return FinishColumn(env, directory, column, attribute, std::move(data), files);
-  };
-  Output history(DataFile(kHistoryColumn)), steps(DataFile(kStepColumn));
-  MXREC_RETURN_IF_ERROR(open(&history, kHistoryColumn));
-  MXREC_RETURN_IF_ERROR(open(&steps, kStepColumn));
-  const int64_t now = known.now();
-  MXREC_RETURN_IF_ERROR(history.Append(&now, sizeof(now)));
-  int64_t triples = 0, rows = 0;
-  Status status;
-  auto add = [&](int64_t key, int64_t count, int64_t time) {
-    const int64_t triple[kTriple] = {key, count, time};
-    ++triples;
-    if (status.ok()) status = history.Append(triple, sizeof(triple));
-  };
-  for (int s = 0; s < table.shards(); ++s) {
-    MXREC_RETURN_IF_ERROR(still.ForEach(
-        s,
-        [&](int64_t key, int64_t handle) {
-          const RowFacts& facts = known.facts(static_cast<uint32_t>(handle));
-          const int64_t step = facts.step;
-          ++rows;
-          if (status.ok()) status = steps.Append(&step, sizeof(step));
-          add(key, facts.count, facts.time);
-        },
-        [&](const Candidate& candidate) { add(candidate.key, candidate.count, candidate.time); }));
-    MXREC_RETURN_IF_ERROR(status);
+HistoryWriter::HistoryWriter(const Snapshot& snapshot, const std::vector<int64_t>& starts)
+    : snapshot_(snapshot),
+      is_wanted_(snapshot.tracking().is_on() || snapshot.table().history() != nullptr),
+      starts_(starts),
+      refused_(1, 0),
+      cells_(1, 0),
+      history_(kHistoryColumn, kTriple * kWord, snapshot.table().shards()),
+      steps_(kStepColumn, kWord, snapshot.table().shards()),
+      filter_(kFilterColumn, sizeof(uint16_t), snapshot.table().shards()) {
+  for (int s = 0; s < snapshot.table().shards(); ++s) {
+    refused_.push_back(refused_.back() + snapshot.refused(s));
+    cells_.push_back(cells_.back() + snapshot.filter_cells(s));
   }
-  MXREC_RETURN_IF_ERROR(finish(&history, kHistoryColumn, {triples, kTriple, kWord}));
-  MXREC_RETURN_IF_ERROR(finish(&steps, kStepColumn, {rows, kWord}));
+}
 
-  const Tracking tracking = known.tracking();
-  const int32_t thresholds[] = {static_cast<int32_t>(tracking.access_threshold),
-                                static_cast<int32_t>(tracking.eviction_threshold), 1};
-  Output out(DataFile(kThresholdColumn));
-  MXREC_RETURN_IF_ERROR(open(&out, kThresholdColumn));
-  MXREC_RETURN_IF_ERROR(out.Append(thresholds, sizeof(thresholds)));
-  MXREC_RETURN_IF_ERROR(finish(&out, kThresholdColumn, {3, sizeof(int32_t)}));
-  if (tracking.filter_bytes == 0) return Status();
+Status HistoryWriter::Open(Env& env, const std::string& directory) {
+  if (!is_wanted_) return Status();
+  MXREC_RETURN_IF_ERROR(history_.Open(env, directory, {snapshot_.now()}));
+  MXREC_RETURN_IF_ERROR(steps_.Open(env, directory));
+  return cells_.back() == 0 ? Status() : filter_.Open(env, directory);
+}
 
-  Output filter(DataFile(kFilterColumn));
-  MXREC_RETURN_IF_ERROR(open(&filter, kFilterColumn));
-  int64_t cells = 0;
-  for (int shard = 0; shard < table.shards(); ++shard) {
-    const AdmissionFilter& part = *known.filter(shard);
-    MXREC_RETURN_IF_ERROR(filter.Append(part.cells(), part.size() * sizeof(uint16_t)));
-    cells += part.size();
-  }
-  return finish(&filter, kFilterColumn, {cells, sizeof(uint16_t)});
+HistoryWriter::Part::Part(HistoryWriter* writer, int shard)
+    : is_wanted_(writer->is_wanted_),
+      history_(&writer->history_, shard, writer->starts_[shard] + writer->refused_[shard]),
+      steps_(&writer->steps_, shard, writer->starts_[shard]),
+      filter_(&writer->filter_, shard, writer->cells_[shard]) {}
+
+Status HistoryWriter::Part::Row(int64_t key, const RowFacts& facts) {
+  if (!is_wanted_) return Status();
+  const int64_t step = facts.step;
+  MXREC_RETURN_IF_ERROR(steps_.Append(&step));
+  return Record(key, facts.count, facts.time);
+}
+
+Status HistoryWriter::Part::Refused(const Candidate& candidate) {
+  return Record(candidate.key, candidate.count, candidate.time);
+}
+
+Status HistoryWriter::Part::Record(int64_t key, int64_t count, int64_t time) {
+  const int64_t triple[kTriple] = {key, count, time};
+  return history_.Append(triple);
+}
+
+Status HistoryWriter::Part::Filter(const uint16_t* cells, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) MXREC_RETURN_IF_ERROR(filter_.Append(cells + i));
+  return Status();
+}
+
+Status HistoryWriter::Part::Flush() {
+  if (!is_wanted_) return Status();
+  MXREC_RETURN_IF_ERROR(history_.Flush());
+  MXREC_RETURN_IF_ERROR(steps_.Flush());
+  return filter_.Flush();
+}
+
+Status HistoryWriter::Finish(Env& env, const std::string& directory, std::vector<CheckpointFile>* files) {
+  if (!is_wanted_) return Status();
+  const int64_t rows = starts_.back();
+  MXREC_RETURN_IF_ERROR(history_.Finish(env, directory, {rows + refused_.back(), kTriple, kWord}, files));
+  MXREC_RETURN_IF_ERROR(steps_.Finish(env, directory, {rows, kWord}, files));
+
+  const int32_t thresholds[] = {static_cast<int32_t>(snapshot_.tracking().access_threshold),
+                                static_cast<int32_t>(snapshot_.tracking().eviction_threshold), 1};
+  ColumnOutput threshold(kThresholdColumn, sizeof(thresholds), 1);
+  MXREC_RETURN_IF_ERROR(threshold.Open(env, directory));
+  ColumnOutput::Part part(&threshold, 0, 0);
+  MXREC_RETURN_IF_ERROR(part.Append(thresholds));
+  MXREC_RETURN_IF_ERROR(part.Flush());
+  MXREC_RETURN_IF_ERROR(threshold.Finish(env, directory, {3, sizeof(int32_t)}, files));
+  return cells_.back() == 0 ? Status() : filter_.Finish(env, directory, {cells_.back(), sizeof(uint16_t)}, files);
 }
 
 Status HistoryReader::Open(Env& env, const std::string& directory, const Table& table, HistoryReader* reader) {

@@ -10,14 +10,45 @@
 #include "base/parallel.h"
 #include "base/status.h"
 #include "checkpoint/layout.h"
+#include "checkpoint/output.h"
+#include "table/snapshot.h"
 #include "table/table.h"
 
 namespace mxrec {
 
-// Writes what the table knows of its keys, rows in the order of the key column. Adds the files to `files`. REQUIRES:
-// the table tracks its keys.
-Status WriteHistory(Env& env, const std::string& directory, const Table& table, const Table::Still& still,
-                    std::vector<CheckpointFile>* files);
+// Writes what a snapshot knows of its keys, rows in the order of the key column. One that knows nothing writes nothing.
+class HistoryWriter {
+ public:
+  // `starts`: for each shard, the number of its first row; at the end, the number of all.
+  HistoryWriter(const Snapshot& snapshot, const std::vector<int64_t>& starts);
+
+  Status Open(Env& env, const std::string& directory);
+  // Adds the files to `files`.
+  Status Finish(Env& env, const std::string& directory, std::vector<CheckpointFile>* files);
+
+  // What concerns a shard, by one thread: rows first, then refused keys.
+  class Part {
+   public:
+    Part(HistoryWriter* writer, int shard);
+    Status Row(int64_t key, const RowFacts& facts);
+    Status Refused(const Candidate& candidate);
+    Status Filter(const uint16_t* cells, int64_t n);
+    Status Flush();
+
+   private:
+    Status Record(int64_t key, int64_t count, int64_t time);
+
+    bool is_wanted_;
+    ColumnOutput::Part history_, steps_, filter_;
+  };
+
+ private:
+  const Snapshot& snapshot_;
+  const bool is_wanted_;
+  const std::vector<int64_t>& starts_;
+  std::vector<int64_t> refused_, cells_;  // as starts_, of the refused keys and of the filters' cells
+  ColumnOutput history_, steps_, filter_;
+};
 
 // What a directory knows of a table's keys; files that are absent are what the table then does not know.
 class HistoryReader {
@@ -32,7 +63,7 @@ class HistoryReader {
   Status Check(int64_t rows) const;
 
   // Sets what the table knows of its rows, whose keys are `keys` in the order of the files, and of refused keys.
-  // REQUIRES: Check; the table holds just these rows.
+  // REQUIRES: Check; the table has these rows, and knows of no refused keys but those that shall stay.
   Status Load(Table* table, const int64_t* keys, int64_t rows, const ParallelFor& parallel) const;
 
  private:

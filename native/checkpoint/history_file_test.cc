@@ -252,7 +252,7 @@ TEST_F(HistoryFile, StepsMayBeAbsentAsInTheOriginal) {
 TEST_F(HistoryFile, NamesOfItsFilesAreNoSlotNames) {
   for (const char* name : {"history_record", "last_step", "table_2_threshold", "admission_filter"}) {
     const auto table = Make(Config(), {{name, 0.0f}});
-    const Status status = WriteTable(Env::Posix(), *table, directory_, &rows_, &files_);
+    const Status status = WriteAll(Env::Posix(), *table, directory_, &rows_, &files_);
     EXPECT_EQ(status.code(), Status::Code::kInvalidArgument) << name;
     EXPECT_NE(status.message().find(name), std::string::npos) << status.message();
     EXPECT_FALSE(fs::exists(directory_));
@@ -263,19 +263,19 @@ TEST_F(HistoryFile, EveryFailingFileOperationIsReported) {
   const auto table = MakeTracked({3, 100, 1, 4096});
   MustTrain(table, {1, 1, 1, 2}, {kNow});
   FailingEnv healthy(-1);
-  ASSERT_TRUE(WriteTable(healthy, *table, directory_, &rows_, &files_).ok());
+  ASSERT_TRUE(WriteAll(healthy, *table, directory_, &rows_, &files_).ok());
   for (int n = 0; n < healthy.operations(); ++n) {
     fs::remove_all(directory_);
     FailingEnv env(n);
-    EXPECT_EQ(WriteTable(env, *table, directory_, &rows_, &files_).code(), Status::Code::kIoError) << n;
+    EXPECT_EQ(WriteAll(env, *table, directory_, &rows_, &files_).code(), Status::Code::kIoError) << n;
   }
   Save(*table);
   std::unique_ptr<TableReader> reader;
   FailingEnv reading(-1);
-  ASSERT_TRUE(TableReader::Open(reading, directory_, *table, &reader).ok());
+  ASSERT_TRUE(TableReader::Open(reading, directory_, *table, false, &reader).ok());
   for (int n = 0; n < reading.operations(); ++n) {
     FailingEnv env(n);
-    EXPECT_EQ(TableReader::Open(env, directory_, *table, &reader).code(), Status::Code::kIoError) << n;
+    EXPECT_EQ(TableReader::Open(env, directory_, *table, false, &reader).code(), Status::Code::kIoError) << n;
   }
 }
 

@@ -18,6 +18,11 @@
 //
 // each with an attribute: n and the sizes of what they hold.
 //
+// A delta holds the rows and refused keys that have changed since another checkpoint, and
+//
+//          /deleted/slice.data                 n int64: the keys that lost their rows, or were forgotten, since; some
+//                                              have rows again
+//
 // Row i is the same in all columns. Numbers have the machine's byte order.
 #pragma once
 
@@ -39,9 +44,15 @@ constexpr char kThresholdColumn[] = "table_2_threshold";
 constexpr char kHistoryColumn[] = "history_record";
 constexpr char kStepColumn[] = "last_step";
 constexpr char kFilterColumn[] = "admission_filter";
+constexpr char kDeletedColumn[] = "deleted";
 
-inline bool IsHistoryColumn(const std::string& column) {
-  return column == kThresholdColumn || column == kHistoryColumn || column == kStepColumn || column == kFilterColumn;
+// Whether no slot can be called so.
+inline bool IsReserved(const std::string& column) {
+  for (const char* name :
+       {kKeyColumn, kEmbeddingColumn, kThresholdColumn, kHistoryColumn, kStepColumn, kFilterColumn, kDeletedColumn}) {
+    if (column == name) return true;
+  }
+  return false;
 }
 
 inline std::string DataFile(const std::string& column) { return column + "/slice.data"; }

@@ -50,15 +50,25 @@ Status ColumnOutput::Part::Flush() {
   return Status();
 }
 
-Status ColumnOutput::Finish(CheckpointFile* facts) {
+Status ColumnOutput::Open(Env& env, const std::string& directory, const std::vector<int64_t>& header) {
+  MXREC_RETURN_IF_ERROR(env.MakeDirectory(directory + "/" + column_));
+  MXREC_RETURN_IF_ERROR(env.Create(directory + "/" + DataFile(column_), &file_));
+  if (header.empty()) return Status();
+  const size_t bytes = header.size() * sizeof(int64_t);
+  header_ = {static_cast<int64_t>(bytes), crc32c::Extend(0, header.data(), bytes)};
+  return file_->WriteAt(0, header.data(), bytes);
+}
+
+Status ColumnOutput::Finish(Env& env, const std::string& directory, const std::vector<int64_t>& attribute,
+                            std::vector<CheckpointFile>* files) {
   MXREC_RETURN_IF_ERROR(file_->Sync());
   MXREC_RETURN_IF_ERROR(file_->Close());
-  *facts = {name_, 0, 0};
+  CheckpointFile data = {DataFile(column_), header_.bytes, header_.crc};
   for (const Sum& part : parts_) {
-    facts->crc32c = crc32c::Combine(facts->crc32c, part.crc, part.bytes);
-    facts->bytes += part.bytes;
+    data.crc32c = crc32c::Combine(data.crc32c, part.crc, part.bytes);
+    data.bytes += part.bytes;
   }
-  return Status();
+  return FinishColumn(env, directory, column_, attribute, std::move(data), files);
 }
 
 Status FinishColumn(Env& env, const std::string& directory, const std::string& column,

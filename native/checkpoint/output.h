@@ -41,24 +41,28 @@ class ColumnOutput {
  public:
   // `width`: bytes of an element.
   ColumnOutput(const std::string& column, int64_t width, int parts)
-      : name_(DataFile(column)), width_(width), parts_(static_cast<size_t>(parts)) {}
+      : column_(column), width_(width), parts_(static_cast<size_t>(parts)) {}
 
-  Status Open(Env& env, const std::string& directory) { return env.Create(directory + "/" + name_, &file_); }
-  // Returns when the file has reached the disk. REQUIRES: all parts are flushed.
-  Status Finish(CheckpointFile* facts);
+  // Makes the column's directory and its file; `header` comes before the elements.
+  Status Open(Env& env, const std::string& directory, const std::vector<int64_t>& header = {});
+  // Returns when the column, with its attribute, has reached the disk, and adds both files to `files`. REQUIRES: all
+  // parts are flushed.
+  Status Finish(Env& env, const std::string& directory, const std::vector<int64_t>& attribute,
+                std::vector<CheckpointFile>* files);
 
   // A part while it is written, by one thread.
   class Part {
    public:
     // `first`: the number of its first element in the file.
     Part(ColumnOutput* column, int number, int64_t first)
-        : column_(column), number_(number), offset_(first * column->width_) {}
+        : column_(column), number_(number), offset_(column->header_.bytes + first * column->width_) {}
     Status Append(const void* element) {
       if (used_ + column_->width_ > static_cast<int64_t>(buffer_.size())) MXREC_RETURN_IF_ERROR(Flush());
       std::memcpy(buffer_.data() + used_, element, static_cast<size_t>(column_->width_));
       used_ += column_->width_;
       return Status();
     }
+    // Writes what was appended.
     Status Flush();
 
    private:
@@ -78,8 +82,9 @@ class ColumnOutput {
     uint32_t crc = 0;
   };
 
-  std::string name_;
+  std::string column_;
   int64_t width_;
+  Sum header_;
   std::vector<Sum> parts_;
   std::unique_ptr<WritableFile> file_;
 };

@@ -68,31 +68,37 @@ bool FindTwin(const uint64_t* values, int64_t n, uint64_t* twin) {
 
 }  // namespace
 
-TableReader::TableReader(std::string directory, const Table& table)
+TableReader::TableReader(std::string directory, const Table& table, bool is_delta)
     : directory_(std::move(directory)),
       table_(table.config().name),
+      is_delta_(is_delta),
       dim_(table.config().dim),
       max_rows_(table.config().max_rows) {}
 
-Status TableReader::Open(Env& env, const std::string& directory, const Table& table,
+Status TableReader::Open(Env& env, const std::string& directory, const Table& table, bool is_delta,
                          std::unique_ptr<TableReader>* reader) {
-  std::unique_ptr<TableReader> r(new TableReader(directory, table));
+  std::unique_ptr<TableReader> r(new TableReader(directory, table, is_delta));
   std::vector<std::string> names = {kKeyColumn, kEmbeddingColumn};
   for (const SlotSpec& slot : table.layout().slots()) names.push_back(slot.name);
-  for (size_t c = 0; c < names.size(); ++c) {
-    Column column;
-    column.name = names[c];
-    const Status data = env.Map(r->Path(DataFile(names[c])), &column.data);
-    const Status attribute = env.Map(r->Path(AttributeFile(names[c])), &column.attribute);
+  auto open = [&](const std::string& name, bool may_lack, Column* column) {
+    column->name = name;
+    const Status data = env.Map(r->Path(DataFile(name)), &column->data);
+    const Status attribute = env.Map(r->Path(AttributeFile(name)), &column->attribute);
     const bool no_data = data.code() == Status::Code::kNotFound;
     const bool no_attribute = attribute.code() == Status::Code::kNotFound;
     if (!data.ok() && !no_data) return data;
     if (!attribute.ok() && !no_attribute) return attribute;
-    const bool optional = c >= 2 && no_data && no_attribute;
-    if (no_data && !optional) return Missing(r->Path(DataFile(names[c])));
-    if (no_attribute && !optional) return Missing(r->Path(AttributeFile(names[c])));
+    const bool is_lacking = may_lack && no_data && no_attribute;
+    if (no_data && !is_lacking) return Missing(r->Path(DataFile(name)));
+    if (no_attribute && !is_lacking) return Missing(r->Path(AttributeFile(name)));
+    return Status();
+  };
+  for (size_t c = 0; c < names.size(); ++c) {
+    Column column;
+    MXREC_RETURN_IF_ERROR(open(names[c], c >= 2, &column));
     r->columns_.push_back(std::move(column));
   }
+  if (is_delta) MXREC_RETURN_IF_ERROR(open(kDeletedColumn, false, &r->deleted_));
   MXREC_RETURN_IF_ERROR(HistoryReader::Open(env, directory, table, &r->history_));
   *reader = std::move(r);
   return Status();
@@ -105,6 +111,8 @@ const FileView* TableReader::Find(const std::string& file, bool* wanted) const {
     if (file == DataFile(column.name)) return column.data.get();
     if (file == AttributeFile(column.name)) return column.attribute.get();
   }
+  if (is_delta_ && file == DataFile(kDeletedColumn)) return deleted_.data.get();
+  if (is_delta_ && file == AttributeFile(kDeletedColumn)) return deleted_.attribute.get();
   return history_.Find(file, wanted);
 }
 
@@ -169,7 +177,23 @@ Status TableReader::CheckSizes() {
         "; raise device_vocabulary_size in create_table, or call init(use_dynamic_expansion=True) to let tables grow");
   }
   rows_ = rows;
+  MXREC_RETURN_IF_ERROR(CheckDeleted());
   return history_.Check(rows);
+}
+
+Status TableReader::CheckDeleted() const {
+  if (!is_delta_) return Status();
+  constexpr int64_t kWord = sizeof(int64_t);
+  const std::string path = Path(AttributeFile(kDeletedColumn));
+  MXREC_RETURN_IF_ERROR(CheckBytes(path, deleted_.attribute->size(), 2 * kWord, "2 int64 numbers"));
+  int64_t numbers[2];
+  std::memcpy(numbers, deleted_.attribute->data(), sizeof(numbers));
+  if (numbers[0] < 0 || numbers[0] > INT64_MAX / kWord || numbers[1] != kWord) {
+    return Status::DataLoss("checkpoint file '" + path + "' says that there are " + std::to_string(numbers[0]) +
+                            " keys of " + std::to_string(numbers[1]) + " bytes, which cannot be");
+  }
+  return CheckBytes(Path(DataFile(kDeletedColumn)), deleted_.data->size(), numbers[0] * kWord,
+                    std::to_string(numbers[0]) + " keys");
 }
 
 Status TableReader::CheckKeysDiffer(const ParallelFor& parallel) const {
@@ -225,8 +249,13 @@ Status TableReader::Load(Table* table, const ParallelFor& parallel) {
     const FileView* data = columns_[c].data.get();
     columns.push_back(data == nullptr ? nullptr : reinterpret_cast<const float*>(data->data()));
   }
-  table->Clear();
-  Status status = rows_ == 0 ? Status() : table->InsertRows(keys(), columns.data(), rows_, parallel);
+  if (is_delta_) {
+    table->Erase(reinterpret_cast<const int64_t*>(deleted_.data->data()),
+                 deleted_.data->size() / static_cast<int64_t>(sizeof(int64_t)));
+  } else {
+    table->Clear();
+  }
+  Status status = rows_ == 0 ? Status() : table->InsertRows(keys(), columns.data(), rows_, parallel, is_delta_);
   if (status.ok()) status = history_.Load(table, keys(), rows_, parallel);
   if (!status.ok()) table->Clear();
   return status;

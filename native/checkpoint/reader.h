@@ -20,7 +20,10 @@ class TableReader {
  public:
   // Maps the columns in `directory` that `table` has a place for; others are left alone, and slots without a column
   // will start from their initial value. DataLoss if keys or embeddings are missing.
-  static Status Open(Env& env, const std::string& directory, const Table& table, std::unique_ptr<TableReader>* reader);
+  // `is_delta`: the directory holds what has changed since another checkpoint; then the deleted keys must be there,
+  // too.
+  static Status Open(Env& env, const std::string& directory, const Table& table, bool is_delta,
+                     std::unique_ptr<TableReader>* reader);
 
   // Whether Load would succeed, memory permitting. `expected` may be empty, or list files with the bytes and checksum
   // they were written with; those of columns that Load does not read are passed over.
@@ -29,8 +32,9 @@ class TableReader {
   //   ResourceExhausted  more rows than the table may hold
   Status Verify(const std::vector<CheckpointFile>& expected, const ParallelFor& parallel);
 
-  // Replaces all rows of the table, and what it knows of its keys, by those of the files. Checks sizes and the row
-  // limit before it touches the table; contents are Verify's business. If it fails later than that, the table is empty.
+  // Replaces all rows of the table, and what it knows of its keys, by those of the files; those of a delta join the
+  // ones that are there. Checks sizes and the row limit before it touches the table; contents are Verify's business. If
+  // it fails later than that, the table is empty.
   // REQUIRES: `table` is the one given to Open; no step is running.
   Status Load(Table* table, const ParallelFor& parallel);
 
@@ -43,19 +47,22 @@ class TableReader {
     std::unique_ptr<FileView> attribute;  // null: no such column
   };
 
-  TableReader(std::string directory, const Table& table);
+  TableReader(std::string directory, const Table& table, bool is_delta);
   const FileView* Find(const std::string& file, bool* wanted) const;
   std::string Path(const std::string& file) const { return directory_ + "/" + file; }
   Status CheckExpected(const std::vector<CheckpointFile>& expected, const ParallelFor& parallel) const;
   Status CheckSizes();  // sets rows_
+  Status CheckDeleted() const;
   Status CheckKeysDiffer(const ParallelFor& parallel) const;
   const int64_t* keys() const { return reinterpret_cast<const int64_t*>(columns_[0].data->data()); }
 
   std::string directory_;
   std::string table_;
+  bool is_delta_;
   int64_t dim_;
   int64_t max_rows_;
   std::vector<Column> columns_;  // key, embedding, then the table's slots
+  Column deleted_;
   HistoryReader history_;
   int64_t rows_ = 0;
 };

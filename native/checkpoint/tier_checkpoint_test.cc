@@ -98,7 +98,7 @@ TEST_F(TierCheckpoint, IsNotSavedOrLoadedIfTheDiskFails) {
     env_.Fail(fault);
     if (fault.operation == Operation::kRead) {
       std::filesystem::remove_all(directory_);
-      const Status status = WriteTable(Env::Posix(), *table, directory_, &rows_, &files_);
+      const Status status = checkpoint_fixture::WriteAll(Env::Posix(), *table, directory_, &rows_, &files_);
       EXPECT_EQ(status.code(), Status::Code::kIoError);
       EXPECT_TRUE(Contains(status, "'user'")) << status.message();
       env_.Lift();

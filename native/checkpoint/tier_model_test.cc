@@ -163,11 +163,12 @@ class Simulation {
     std::filesystem::remove_all(directory_);
     int64_t rows;
     std::vector<CheckpointFile> files;
-    Status status = WriteTable(env_, random_() % 2 == 0 ? *tiered_ : *plain_, directory_, &rows, &files);
+    Status status =
+        checkpoint_fixture::WriteAll(env_, random_() % 2 == 0 ? *tiered_ : *plain_, directory_, &rows, &files);
     ASSERT_TRUE(status.ok()) << status.message();
     for (Table* table : {tiered_.get(), plain_.get()}) {
       std::unique_ptr<TableReader> reader;
-      status = TableReader::Open(Env::Posix(), directory_, *table, &reader);
+      status = TableReader::Open(Env::Posix(), directory_, *table, false, &reader);
       if (status.ok()) status = reader->Verify(files, parallel_);
       if (status.ok()) status = reader->Load(table, parallel_);
       ASSERT_TRUE(status.ok()) << status.message();

@@ -10,58 +10,78 @@ namespace {
 
 // Slot names come from the user (ftrl's accum_name) and become directories.
 Status CheckSlotName(const std::string& table, const std::string& slot) {
-  if (slot.empty() || slot.size() > 255 || slot == "." || slot == ".." || slot == kKeyColumn ||
-      slot == kEmbeddingColumn || IsHistoryColumn(slot) || slot.find('/') != std::string::npos) {
+  if (slot.empty() || slot.size() > 255 || slot == "." || slot == ".." || IsReserved(slot) ||
+      slot.find('/') != std::string::npos) {
     return Status::InvalidArgument("table '" + table + "': the optimizer slot '" + slot +
                                    "' cannot be saved: its name must serve as a directory beside 'key', "
-                                   "'embedding' and those of the history, in at most 255 bytes and without '/'");
+                                   "'embedding', 'deleted' and those of the history, in at most 255 bytes and without "
+                                   "'/'");
   }
   return Status();
 }
 
+Status WriteDeleted(Env& env, const std::string& directory, const std::vector<int64_t>& keys,
+                    std::vector<CheckpointFile>* files) {
+  ColumnOutput column(kDeletedColumn, sizeof(int64_t), 1);
+  MXREC_RETURN_IF_ERROR(column.Open(env, directory));
+  ColumnOutput::Part part(&column, 0, 0);
+  for (const int64_t key : keys) MXREC_RETURN_IF_ERROR(part.Append(&key));
+  MXREC_RETURN_IF_ERROR(part.Flush());
+  return column.Finish(env, directory, {static_cast<int64_t>(keys.size()), sizeof(int64_t)}, files);
+}
+
 }  // namespace
 
-Status WriteTable(Env& env, const Table& table, const std::string& directory, int64_t* rows,
+Status WriteTable(Env& env, Snapshot* snapshot, const std::string& directory, int64_t* rows,
                   std::vector<CheckpointFile>* files, const ParallelFor& parallel) {
+  const Table& table = snapshot->table();
   const int64_t dim = table.config().dim;
   std::vector<std::string> names = {kKeyColumn, kEmbeddingColumn};
   for (const SlotSpec& slot : table.layout().slots()) {
     MXREC_RETURN_IF_ERROR(CheckSlotName(table.config().name, slot.name));
     names.push_back(slot.name);
   }
-  const Table::Still still(table);
+  snapshot->Prepare(parallel);
   std::vector<int64_t> starts(1, 0);
-  for (int s = 0; s < table.shards(); ++s) starts.push_back(starts.back() + still.rows(s));
+  for (int s = 0; s < table.shards(); ++s) starts.push_back(starts.back() + snapshot->rows(s));
   *rows = starts.back();
 
   MXREC_RETURN_IF_ERROR(env.MakeDirectory(directory));
   std::vector<ColumnOutput> columns;
   columns.reserve(names.size());
   for (const std::string& name : names) {
-    MXREC_RETURN_IF_ERROR(env.MakeDirectory(directory + "/" + name));
     const int64_t width = columns.empty() ? sizeof(int64_t) : dim * static_cast<int64_t>(sizeof(float));
     columns.emplace_back(name, width, table.shards());
     MXREC_RETURN_IF_ERROR(columns.back().Open(env, directory));
   }
+  HistoryWriter history(*snapshot, starts);
+  MXREC_RETURN_IF_ERROR(history.Open(env, directory));
 
   // A shard's rows are a part of each column; threads share the shards.
+  auto write_shard = [&](int shard) {
+    std::vector<ColumnOutput::Part> parts;
+    for (ColumnOutput& column : columns) parts.emplace_back(&column, shard, starts[shard]);
+    HistoryWriter::Part known(&history, shard);
+    MXREC_RETURN_IF_ERROR(snapshot->Walk(
+        shard,
+        [&](int64_t key, const RowFacts& facts, const float* row) {
+          MXREC_RETURN_IF_ERROR(parts[0].Append(&key));
+          for (size_t c = 1; c < parts.size(); ++c) {
+            MXREC_RETURN_IF_ERROR(parts[c].Append(row + static_cast<int64_t>(c - 1) * dim));
+          }
+          return known.Row(key, facts);
+        },
+        [&](const Candidate& candidate) { return known.Refused(candidate); },
+        [&](const uint16_t* cells, int64_t n) { return known.Filter(cells, n); }));
+    for (ColumnOutput::Part& part : parts) MXREC_RETURN_IF_ERROR(part.Flush());
+    return known.Flush();
+  };
   std::mutex mutex;
   Status failure;
   const int64_t cost = 1 + *rows / table.shards() * dim * static_cast<int64_t>(names.size());  // nanoseconds
   parallel.Run(table.shards(), cost, [&](int64_t begin, int64_t end) {
     for (int64_t s = begin; s < end; ++s) {
-      std::vector<ColumnOutput::Part> parts;
-      for (ColumnOutput& column : columns) parts.emplace_back(&column, static_cast<int>(s), starts[s]);
-      Status status = still.ForEachRow(static_cast<int>(s), [&](int64_t key, int64_t, const float* row) {
-        MXREC_RETURN_IF_ERROR(parts[0].Append(&key));
-        for (size_t c = 1; c < parts.size(); ++c) {
-          MXREC_RETURN_IF_ERROR(parts[c].Append(row + static_cast<int64_t>(c - 1) * dim));
-        }
-        return Status();
-      });
-      for (ColumnOutput::Part& part : parts) {
-        if (status.ok()) status = part.Flush();
-      }
+      const Status status = write_shard(static_cast<int>(s));
       if (status.ok()) continue;
       std::lock_guard<std::mutex> lock(mutex);
       if (failure.ok()) failure = status;
@@ -74,11 +94,10 @@ Status WriteTable(Env& env, const Table& table, const std::string& directory, in
   for (size_t c = 0; c < columns.size(); ++c) {
     std::vector<int64_t> numbers = {*rows, sizeof(int64_t)};
     if (c > 0) numbers = {*rows, dim, sizeof(float)};
-    CheckpointFile data;
-    MXREC_RETURN_IF_ERROR(columns[c].Finish(&data));
-    MXREC_RETURN_IF_ERROR(FinishColumn(env, directory, names[c], numbers, std::move(data), files));
+    MXREC_RETURN_IF_ERROR(columns[c].Finish(env, directory, numbers, files));
   }
-  if (table.history() != nullptr) MXREC_RETURN_IF_ERROR(WriteHistory(env, directory, table, still, files));
+  MXREC_RETURN_IF_ERROR(history.Finish(env, directory, files));
+  if (!snapshot->all()) MXREC_RETURN_IF_ERROR(WriteDeleted(env, directory, snapshot->erased(), files));
   return env.SyncDirectory(directory);
 }
 

@@ -182,6 +182,7 @@ Status DiskStore::AddSegment(Shard* shard, bool empty) {
     number = free_.back();
     free_.pop_back();
     segments_[number].number = static_cast<uint32_t>(shard->segments.size());
+    segments_[number].shard = static_cast<uint32_t>(shard - shards_.data());
     shard->segments.push_back(number);
   }
   shard->used = 0;
@@ -215,7 +216,7 @@ Status DiskStore::Extend() {
       continue;
     }
     for (int64_t i = 0; i < count; ++i) {
-      segments_[made_] = {file.end, f, 0, 0};  // it may have been another before Clear
+      segments_[made_] = {file.end, f, 0, 0, 0};  // it may have been another before Clear
       file.end += segment_bytes();
       free_.push_back(made_++);
     }

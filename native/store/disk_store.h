@@ -85,6 +85,8 @@ class DiskStore {
   // Frees all places. REQUIRES: no other call is running.
   void Clear();
 
+  // The shard that a place with a row belongs to.
+  int OwnerOf(uint32_t place) const { return static_cast<int>(segment(place).shard); }
   // How many records from `place` on, this one included, lie in its segment.
   int64_t RestOfSegment(uint32_t place) const { return rows_ - (place & (rows_ - 1)); }
 
@@ -103,6 +105,7 @@ class DiskStore {
     uint32_t file;
     uint32_t live;    // records
     uint32_t number;  // among the shard's segments
+    uint32_t shard;
   };
   struct alignas(64) Shard {
     std::vector<uint32_t> segments;

@@ -40,7 +40,9 @@ Status MemoryStore::Allocate(int shard, uint32_t* row) {
     do {
       if (first > UINT32_MAX - kRun) return Status::ResourceExhausted("a table cannot hold more than 4 billion rows");
       MXREC_RETURN_IF_ERROR(MapSlab(first >> kSlabBits));
+      MXREC_RETURN_IF_ERROR(owners_.Reserve(first / kRun));
     } while (!next_.compare_exchange_weak(first, first + kRun, std::memory_order_acq_rel));
+    owners_.at(first / kRun) = static_cast<uint8_t>(shard);
     s.run = first;
     s.used = 0;
   }
@@ -108,6 +110,7 @@ void MemoryStore::Clear() {
   for (size_t slab = 0; slab < pages_.size(); ++slab) rows_[slab].store(nullptr, std::memory_order_relaxed);
   pages_.clear();
   next_.store(0, std::memory_order_release);
+  owners_.Clear();
   for (Shard& s : shards_) s = Shard();
 }
 

@@ -23,6 +23,7 @@
 
 #include "base/pages.h"
 #include "base/status.h"
+#include "store/row_column.h"
 #include "store/row_layout.h"
 
 namespace mxrec {
@@ -38,7 +39,7 @@ class MemoryStore {
   MemoryStore(RowLayout layout, int shards);
 
   // False if the system refused the memory of the directory; then nothing else may be called.
-  bool usable() const { return rows_ != nullptr; }
+  bool usable() const { return rows_ != nullptr && owners_.usable(); }
 
   const RowLayout& layout() const { return layout_; }
 
@@ -49,6 +50,9 @@ class MemoryStore {
   float* row(uint32_t row) const {
     return rows_[row >> kSlabBits].load(std::memory_order_acquire) + (row & (kSlabRows - 1)) * stride_;
   }
+
+  // The shard that allocated the row.
+  int OwnerOf(uint32_t row) const { return owners_.at(row / kRun); }
 
   // Whether row() may be called: true for every row ever handed out, and for some that were not.
   bool Contains(uint32_t row) const { return rows_[row >> kSlabBits].load(std::memory_order_acquire) != nullptr; }
@@ -84,6 +88,7 @@ class MemoryStore {
   int64_t stride_;
   std::vector<Shard> shards_;
   std::atomic<uint32_t> next_{0};
+  RowColumn<uint8_t> owners_;  // by run
   // Slab number -> its memory. Zero pages until used: a directory for 2^32 rows costs a small table nothing.
   Pages directory_;
   std::atomic<float*>* rows_;

@@ -35,7 +35,7 @@ Status Commit(const std::vector<CommitItem>& items, const ParallelFor& parallel)
   std::unique_ptr<std::atomic<int64_t>[]> missing(new std::atomic<int64_t>[items.size()]());
   int64_t cost = 0;
   for (const CommitItem& item : items) {
-    if (item.insert) item.table->CountChange();
+    if (item.insert) item.table->CountMutation();
     cost += kResolveCost * item.plan.keys_size;
   }
   ForEachUnit(items, cost, parallel, [&](size_t i, int unit) {

@@ -83,7 +83,10 @@ int64_t Eviction::ScoreOf(int64_t key, int64_t handle) const {
   if (policy_.score == Score::kCount) return facts.count;
   if (policy_.score == Score::kStep) return facts.step;
   // Rows that came without a time, say from a checkpoint that knows none, begin to age now.
-  if (facts.time == 0) facts.time = now_;
+  if (facts.time == 0) {
+    table_->WillChange(handle);
+    facts.time = now_;
+  }
   return facts.time;
 }
 

@@ -230,13 +230,18 @@ Status Table::AllocateRow(int shard, int64_t key, int64_t use, uint32_t* row) {
   MXREC_RETURN_IF_ERROR(store_.Allocate(shard, row));
   Status status;
   if (history_ != nullptr) status = history_->facts().Reserve(*row);
+  if (status.ok() && changes_ != nullptr) status = changes_->Reserve(*row);
   if (status.ok() && tier_ != nullptr) status = tier_->frames.Occupy(shard, *row, key, use);
   if (!status.ok()) store_.Free(shard, *row);
+  if (status.ok() && changes_ != nullptr) FirstChange(*row);
   return status;
 }
 
 void Table::FreeRow(int shard, uint32_t row) {
-  if (IsOnDisk(row)) return tier_->disk->Free(shard, row);
+  if (IsOnDisk(row)) {
+    if (changes_ != nullptr) Preserve(shard, row);
+    return tier_->disk->Free(shard, row);
+  }
   if (tier_ != nullptr) tier_->frames.Vacate(shard, row);
   store_.Free(shard, row);
 }
@@ -265,6 +270,7 @@ Status Table::Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles
   const int64_t wanted = std::count(handles, handles + n, kNoRow);
   std::unique_lock<std::shared_mutex> lock(s.mutex);
   MXREC_RETURN_IF_ERROR(s.index.Reserve(wanted));
+  KeysWillChange(shard);
   int64_t made = 0;
   Status status;
   for (int64_t i = 0; i < n; ++i) {
@@ -354,6 +360,7 @@ Status Table::SetSlots(const std::vector<SlotSpec>& slots) {
                                       "]: one table is trained by one optimizer; call terminate_config_initializer() "
                                       "before building a graph with another one");
   }
+  MXREC_RETURN_IF_ERROR(CheckNotBeingSaved("get other optimizer slots"));
   const RowLayout layout(config_.dim, slots);
   return tier_ == nullptr ? store_.Relayout(layout) : Relayout(layout);
 }
@@ -404,13 +411,16 @@ int64_t Table::Erase(const int64_t* keys, int64_t n) {
     const int shard = ShardOf(hash);
     Shard& s = shards_[shard];
     std::unique_lock<std::shared_mutex> lock(s.mutex);
+    KeysWillChange(shard);
     const int64_t row = s.index.Find(hash, keys[i]);
     if (row != KeyIndex::kNone) {
       s.index.Erase(hash, keys[i]);
       ++s.epoch;
       FreeRow(shard, static_cast<uint32_t>(row));
+      if (changes_ != nullptr) changes_->LogErasure(shard, keys[i]);
       ++erased;
     } else if (history_ != nullptr) {
+      if (changes_ != nullptr) changes_->LogRefused(shard, keys[i]);
       history_->Forget(shard, hash);
     }
   }
@@ -419,6 +429,7 @@ int64_t Table::Erase(const int64_t* keys, int64_t n) {
 }
 
 void Table::Clear() {
+  ForgetChanges();
   for (int s = 0; s < shards(); ++s) {
     std::unique_lock<std::shared_mutex> lock(shards_[s].mutex);  // preparation may be looking for hints
     shards_[s].index.Clear();
@@ -443,6 +454,7 @@ int64_t Table::bytes() const {
   int64_t bytes = store_.bytes(), rows = store_.end();
   if (tier_ != nullptr) rows += tier_->disk->rows();
   if (history_ != nullptr) bytes += rows * static_cast<int64_t>(sizeof(RowFacts));
+  if (changes_ != nullptr) bytes += rows * static_cast<int64_t>(sizeof(Changes::Mark));
   for (int s = 0; s < shards(); ++s) {
     const ReadLock lock = LockToRead(s);
     bytes += shards_[s].index.bytes();

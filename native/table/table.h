@@ -28,6 +28,7 @@
 #include "base/status.h"
 #include "batch/tally.h"
 #include "store/memory_store.h"
+#include "table/changes.h"
 #include "table/history.h"
 #include "table/initializer.h"
 #include "table/key_index.h"
@@ -128,7 +129,13 @@ class Table {
 
   // The same for one row whose handle is neither kNoRow nor frozen.
   void UpdateRow(const Rule& rule, const float* hyper, int64_t handle, const float* gradient) {
+    WillChange(handle);
     rule.apply(Row(handle), gradient, config_.dim, hyper);
+  }
+  // To be called before a row, or what is known of it, changes. REQUIRES: as for UpdateRow.
+  [[gnu::always_inline]] void WillChange(int64_t handle) {
+    const uint32_t row = static_cast<uint32_t>(handle);
+    if (changes_ != nullptr && changes_->mark(row) != changes_->now()) FirstChange(row);
   }
   // The row itself. REQUIRES: the handle is not kNoRow, nor a place on disk.
   float* Row(int64_t handle) const { return store_.row(static_cast<uint32_t>(handle)); }
@@ -166,9 +173,11 @@ class Table {
 
   // Adds `n` rows at once, many times faster than Assign: key i gets floats [i * dim, (i + 1) * dim) of columns[0] as
   // its embedding and of columns[1 + s] as its slot s; a null column stands for the initial value. Rows of a shard come
-  // in the order of `keys`, whatever the threads. A key that has a row already, or comes twice, is AlreadyExists; after
-  // a failure some of the rows are there. REQUIRES: no step is running.
-  Status InsertRows(const int64_t* keys, const float* const* columns, int64_t n, const ParallelFor& parallel);
+  // in the order of `keys`, whatever the threads. A key that has a row already, or comes twice, is AlreadyExists, or
+  // with `replace`, where it must not come twice, loses what it had; after a failure some of the rows are there.
+  // REQUIRES: no step is running.
+  Status InsertRows(const int64_t* keys, const float* const* columns, int64_t n, const ParallelFor& parallel,
+                    bool replace = false);
 
   // Copies `key`'s embedding and slots to out[dim * (1 + slots)]; zeros and *found = false if it has no row.
   Status Read(int64_t key, float* out, bool* found) const;
@@ -187,18 +196,23 @@ class Table {
   int64_t EraseIf(int shard, int64_t until, Request request, IsVictim is_victim) {
     Shard& s = shards_[shard];
     std::unique_lock<std::shared_mutex> lock(s.mutex);
+    KeysWillChange(shard);
     int64_t erased = 0;
     s.index.EraseIf([&](uint32_t row) { request(int64_t{row}); },
                     [&](int64_t key, uint32_t row) {
                       if (!is_victim(key, int64_t{row})) return false;
                       FreeRow(shard, row);
+                      if (changes_ != nullptr) changes_->LogErasure(shard, key);
                       ++erased;
                       return true;
                     });
     s.epoch += erased;
     Erased(erased);
-    CountChange();
-    if (history_ != nullptr && until > 0) history_->ForgetUntil(shard, until);
+    CountMutation();
+    if (history_ != nullptr && until > 0) {
+      LogForgottenUntil(shard, until);
+      history_->ForgetUntil(shard, until);
+    }
     return erased;
   }
 
@@ -208,6 +222,15 @@ class Table {
     std::shared_lock<std::shared_mutex> lock(shards_[shard].mutex);
     shards_[shard].index.ForEach([&](int64_t key, uint32_t row) { fn(key, int64_t{row}); });
   }
+
+  // From now on the table follows which of its rows change (changes.h), so that it can be saved while it is trained;
+  // `keys`: also which keys lose their rows or become known without a row, so that what has changed can be saved
+  // alone. REQUIRES: no step is running.
+  Status FollowChanges(bool keys);
+  // Now, to ask later for what has changed since; kNoMoment if changes are not followed. REQUIRES: no step is running.
+  int64_t Moment() { return changes_ == nullptr ? Changes::kNoMoment : changes_->EndInterval(); }
+  // Whether a snapshot can hold just what has changed since.
+  bool KnowsSince(int64_t moment) const { return changes_ != nullptr && changes_->Knows(moment); }
 
   // Removes everything, what is known of refused keys too, and gives the memory back. REQUIRES: no step is running.
   void Clear();
@@ -239,46 +262,6 @@ class Table {
     return Status();
   }
 
-  // The rows of each shard, to be walked by several threads. REQUIRES: no step is running while this lives; a key that
-  // comes or goes all the same is noticed (FailedPrecondition). There is no lock over all shards: a thread that holds
-  // hundreds of locks is more than the thread sanitizer can follow.
-  class Still {
-   public:
-    explicit Still(const Table& table) : table_(table) {
-      for (int s = 0; s < table.shards(); ++s) {
-        std::shared_lock<std::shared_mutex> lock(table.shards_[s].mutex);
-        rows_.push_back(table.shards_[s].index.size());
-      }
-    }
-    int64_t rows(int shard) const { return rows_[shard]; }
-    // As ForEach and ForEachRow for one shard.
-    template <typename Fn, typename Refused>
-    Status ForEach(int shard, Fn fn, Refused refused) const {
-      const ReadLock lock = table_.LockToRead(shard);
-      MXREC_RETURN_IF_ERROR(Check(shard));
-      Walk walk;
-      table_.WalkKeys(shard, &walk, fn);
-      if (table_.history_ != nullptr) table_.history_->ForEachRefused(shard, refused);
-      return Status();
-    }
-    template <typename Fn>
-    Status ForEachRow(int shard, Fn fn) const {
-      const ReadLock lock = table_.LockToRead(shard);
-      MXREC_RETURN_IF_ERROR(Check(shard));
-      Walk walk;
-      return table_.WalkRows(shard, &walk, fn);
-    }
-
-   private:
-    Status Check(int shard) const {
-      if (table_.shards_[shard].index.size() == rows_[shard]) return Status();
-      return Status::FailedPrecondition("table '" + table_.config_.name +
-                                        "' got or lost rows while it was being saved; save between two steps");
-    }
-    const Table& table_;
-    std::vector<int64_t> rows_;
-  };
-
   int64_t size() const { return size_.load(std::memory_order_relaxed); }
   int64_t capacity() const;  // rows that fit without a new allocation, or max_rows if there is a limit
   int64_t bytes() const;     // rows, index and history
@@ -288,8 +271,8 @@ class Table {
   int64_t erased() const { return erased_.load(std::memory_order_relaxed); }      // inserted = size + erased
   // Counts what may have changed a row or a fact without changing the number of rows: training batches, and writes from
   // outside the step. While it, inserted() and erased() stay the same, so does the table.
-  int64_t changes() const { return changes_.load(std::memory_order_relaxed); }
-  void CountChange() { changes_.fetch_add(1, std::memory_order_relaxed); }
+  int64_t mutations() const { return mutations_.load(std::memory_order_relaxed); }
+  void CountMutation() { mutations_.fetch_add(1, std::memory_order_relaxed); }
   // Lives of keys since creation, and those of them that have got no row (history.h): seen = inserted + refused.
   struct Lives {
     int64_t seen;
@@ -317,6 +300,8 @@ class Table {
   static constexpr int64_t kAdmitted = -2;
   static constexpr int64_t kCold = -3;
 
+  friend class Snapshot;
+
   explicit Table(const TableConfig& config, int shard_bits);
   class SharedLocks;
   static int64_t Seal(int64_t epoch, const int64_t* keys, const int64_t* hints, int64_t n);
@@ -333,6 +318,9 @@ class Table {
     // The first line of each row starts the search for its page; the others find it found.
     for (int64_t i = 0; i < n; ++i) {
       if (handles[i] != kNoRow) __builtin_prefetch(Row(handles[i]), kWrite);
+    }
+    for (int64_t i = 0; kWrite == 1 && changes_ != nullptr && i < n; ++i) {
+      if (handles[i] != kNoRow) changes_->Prefetch(static_cast<uint32_t>(handles[i]));
     }
     // The hardware follows a stream by itself; only its start needs help.
     const int64_t end = floats < 256 ? floats : 256;
@@ -392,6 +380,25 @@ class Table {
     return Status();
   }
 
+  // ---- Of a table that follows its changes.
+  // The first change of a row in an interval.
+  void FirstChange(uint32_t row);
+  // Puts what is at a row or place aside, if the snapshot under way still needs it.
+  void Preserve(int shard, uint32_t row);
+  // To be called before keys of a locked shard come, go or change their rows, and before its refused keys change.
+  void KeysWillChange(int shard) {
+    if (changes_ != nullptr && changes_->is_watched()) ListForSnapshot(shard);
+  }
+  void ListForSnapshot(int shard);
+  // The refused keys last seen until then are about to be forgotten.
+  void LogForgottenUntil(int shard, int64_t until);
+  // FailedPrecondition if it is; `what` the table cannot do meanwhile.
+  Status CheckNotBeingSaved(const std::string& what) const;
+  // All rows go: a snapshot under way fails.
+  void ForgetChanges();
+  // Fills in the lists of the part of a shard that is locked, if it is open and has none yet.
+  void ListRows(int shard, Changes::Part* part) const;
+
   // ---- Of a table with a disk tier; the shard is locked alone.
   // What is to be read of rows found at `hints`; for this the shards may be shared.
   DiskStore::ReadAhead ReadAhead(const int64_t* hints, int64_t n) const;
@@ -424,7 +431,7 @@ class Table {
   }
   // InsertRows for one shard: the keys at `order`[0, n); adds the number of rows made to `*inserted`.
   Status InsertShard(int shard, const int64_t* keys, const float* const* columns, const uint32_t* order, int64_t n,
-                     int64_t* inserted);
+                     bool replace, int64_t* inserted);
 
   TableConfig config_;  // padding_keys sorted
   int shard_bits_;
@@ -433,11 +440,12 @@ class Table {
   std::unique_ptr<Shard[]> shards_;
   std::unique_ptr<Tier> tier_;
   std::unique_ptr<History> history_;
+  std::unique_ptr<Changes> changes_;
   Tracking declared_;             // what Track was last called with
   std::atomic<int64_t> size_{0};  // rows, plus rows claimed and not yet inserted
   std::atomic<int64_t> inserted_{0};
   std::atomic<int64_t> erased_{0};
-  std::atomic<int64_t> changes_{0};
+  std::atomic<int64_t> mutations_{0};
   // Another one whenever a key loses its row: the tag of handles without a disk tier.
   std::atomic<int64_t> generation_{0};
 };

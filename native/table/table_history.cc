@@ -35,6 +35,9 @@ Status Table::Record(int shard, const int64_t* keys, const Tally& tally, int64_t
     reading.lock();
   }
   std::lock_guard<std::mutex> counting(s.history_mutex);
+  if (changes_ != nullptr && std::find_if(handles, handles + n, [](int64_t h) { return h < 0; }) != handles + n) {
+    KeysWillChange(shard);
+  }
   int64_t made = 0;
   Status status;
   // In blocks: requests that miss the TLB overlap only if they stand close together (key_index.h: FindAll).
@@ -42,6 +45,7 @@ Status Table::Record(int shard, const int64_t* keys, const Tally& tally, int64_t
     for (int64_t i = begin; i < std::min(n, begin + kAhead); ++i) {
       if (handles[i] >= 0) {
         __builtin_prefetch(&history_->facts(static_cast<uint32_t>(handles[i])), 1);
+        if (changes_ != nullptr) changes_->Prefetch(static_cast<uint32_t>(handles[i]));
       } else {
         history_->Prefetch(shard, HashKey(keys[i]));
         s.index.Prefetch(HashKey(keys[i]));
@@ -64,6 +68,7 @@ Status Table::Record(int shard, const int64_t* keys, const Tally& tally, int64_t
       } else if (handles[i] == kNoRow) {
         status = history_->Refuse(shard, hash, weight, time);
         if (!status.ok()) break;
+        if (changes_ != nullptr) changes_->LogRefused(shard, keys[i]);
         continue;
       } else {
         uint32_t fresh;
@@ -73,6 +78,7 @@ Status Table::Record(int shard, const int64_t* keys, const Tally& tally, int64_t
         ++made;
       }
     }
+    WillChange(handles[i]);
     Count(&history_->facts(static_cast<uint32_t>(handles[i])), weight, time, step);
   }
   inserted_.fetch_add(made, std::memory_order_relaxed);
@@ -84,6 +90,7 @@ Status Table::Track(const Tracking& tracking) {
   MXREC_RETURN_IF_ERROR(CheckTracking(tracking, config_.name));
   if (tracking == declared_ || (history_ == nullptr && !tracking.is_on())) return Status();
   if (history_ == nullptr) {
+    MXREC_RETURN_IF_ERROR(CheckNotBeingSaved("begin to count its keys"));
     std::unique_ptr<History> history(new History(tracking, shard_bits_, config_.max_rows));
     bool enough = history->usable();
     for (uint64_t row = 0; enough && row < store_.end(); row += FactsColumn::kSlabRows) {
@@ -119,8 +126,13 @@ Status Table::SetFacts(int64_t key, const RowFacts& facts) {
   const uint64_t hash = HashKey(key);
   const int shard = ShardOf(hash);
   std::unique_lock<std::shared_mutex> lock(shards_[shard].mutex);
+  KeysWillChange(shard);
   const int64_t row = shards_[shard].index.Find(hash, key);
-  if (row == KeyIndex::kNone) return history_->Restore(shard, hash, facts.count, facts.time);
+  if (row == KeyIndex::kNone) {
+    if (changes_ != nullptr) changes_->LogRefused(shard, key);
+    return history_->Restore(shard, hash, facts.count, facts.time);
+  }
+  WillChange(row);
   history_->facts(static_cast<uint32_t>(row)) = facts;
   return Status();
 }

@@ -1,5 +1,6 @@
 // Table's part in taking over rows from elsewhere: a checkpoint, or a script that sets them.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <numeric>
 
@@ -14,6 +15,7 @@ Status Table::Assign(int64_t key, const float* const* parts) {
   const int shard = ShardOf(hash);
   Shard& s = shards_[shard];
   std::unique_lock<std::shared_mutex> lock(s.mutex);
+  KeysWillChange(shard);
   int64_t row = s.index.Find(hash, key);
   if (row == KeyIndex::kNone) {
     MXREC_RETURN_IF_ERROR(Claim(1));
@@ -32,15 +34,16 @@ Status Table::Assign(int64_t key, const float* const* parts) {
     MXREC_RETURN_IF_ERROR(Promote(shard, &key, 1, 0, 0, &handle));
     row = handle & kRowBits;
   }
+  WillChange(row);
   float* at = store_.row(static_cast<uint32_t>(row));
   const size_t count = 1 + store_.layout().slots().size();
   for (size_t i = 0; i < count; ++i) std::memcpy(at + i * config_.dim, parts[i], config_.dim * sizeof(float));
   return Status();
 }
 
-Status Table::InsertRows(const int64_t* keys, const float* const* columns, int64_t n, const ParallelFor& parallel) {
+Status Table::InsertRows(const int64_t* keys, const float* const* columns, int64_t n, const ParallelFor& parallel,
+                         bool replace) {
   if (n > UINT32_MAX) return Status::ResourceExhausted("a table cannot hold more than 4 billion rows");
-  MXREC_RETURN_IF_ERROR(Claim(n));
   std::vector<int64_t> ends(shards() + 1, 0);
   for (int64_t i = 0; i < n; ++i) ++ends[ShardOf(HashKey(keys[i])) + 1];
   for (int s = 1; s <= shards(); ++s) ends[s] += ends[s - 1];
@@ -48,24 +51,36 @@ Status Table::InsertRows(const int64_t* keys, const float* const* columns, int64
   std::vector<int64_t> at(ends.begin(), ends.end() - 1);
   for (int64_t i = 0; i < n; ++i) order[at[ShardOf(HashKey(keys[i]))]++] = static_cast<uint32_t>(i);
 
+  const int64_t cost = 100 * (n / shards() + 1);
+  std::atomic<int64_t> missing{n};
+  parallel.Run(replace ? shards() : 0, cost, [&](int64_t begin, int64_t end) {
+    for (int64_t s = begin; s < end; ++s) {
+      std::shared_lock<std::shared_mutex> lock(shards_[s].mutex);
+      for (int64_t i = ends[s]; i < ends[s + 1]; ++i) {
+        const int64_t key = keys[order[i]];
+        if (shards_[s].index.Find(HashKey(key), key) != KeyIndex::kNone) missing.fetch_sub(1);
+      }
+    }
+  });
+  const int64_t claimed = missing;
+  MXREC_RETURN_IF_ERROR(Claim(claimed));
   std::vector<Status> results(shards());
   std::vector<int64_t> inserted(shards(), 0);
-  const int64_t cost = 100 * (n / shards() + 1);
   parallel.Run(shards(), cost, [&](int64_t begin, int64_t end) {
     for (int64_t s = begin; s < end; ++s) {
-      results[s] =
-          InsertShard(static_cast<int>(s), keys, columns, order.data() + ends[s], ends[s + 1] - ends[s], &inserted[s]);
+      results[s] = InsertShard(static_cast<int>(s), keys, columns, order.data() + ends[s], ends[s + 1] - ends[s],
+                               replace, &inserted[s]);
     }
   });
   const int64_t made = std::accumulate(inserted.begin(), inserted.end(), int64_t{0});
   inserted_.fetch_add(made, std::memory_order_relaxed);
-  Release(n - made);
+  Release(claimed - made);
   for (const Status& result : results) MXREC_RETURN_IF_ERROR(result);
   return Status();
 }
 
 Status Table::InsertShard(int shard, const int64_t* keys, const float* const* columns, const uint32_t* order, int64_t n,
-                          int64_t* inserted) {
+                          bool replace, int64_t* inserted) {
   Shard& s = shards_[shard];
   const RowLayout& layout = store_.layout();
   const int64_t dim = config_.dim;
@@ -86,6 +101,7 @@ Status Table::InsertShard(int shard, const int64_t* keys, const float* const* co
   };
   std::unique_lock<std::shared_mutex> lock(s.mutex);
   MXREC_RETURN_IF_ERROR(s.index.Reserve(n));
+  KeysWillChange(shard);
   DiskWriter disk(this, shard);
   auto flush = [&] {
     int64_t lost;
@@ -103,7 +119,20 @@ Status Table::InsertShard(int shard, const int64_t* keys, const float* const* co
     }
     const int64_t from = order[i], key = keys[from];
     const uint64_t hash = HashKey(key);
-    if (s.index.Find(hash, key) != KeyIndex::kNone) {
+    const int64_t found = s.index.Find(hash, key);
+    if (found != KeyIndex::kNone && replace) {
+      const uint32_t row = static_cast<uint32_t>(found);
+      if (!IsOnDisk(row)) {
+        WillChange(row);
+        fill(from, store_.row(row));
+        continue;
+      }
+      // Records are never changed: it is written anew.
+      s.index.Erase(hash, key);
+      ++s.epoch;
+      FreeRow(shard, row);
+      --*inserted;
+    } else if (found != KeyIndex::kNone) {
       MXREC_RETURN_IF_ERROR(flush());
       return Status::AlreadyExists("table '" + config_.name + "' has a row for key " + std::to_string(key) +
                                    " already");

@@ -89,8 +89,9 @@ Status Table::FetchAny(const int64_t* keys, int64_t n, int64_t use, int64_t* han
 }
 
 Status Table::Promote(int shard, const int64_t* keys, int64_t n, int64_t fresh, int64_t use, int64_t* handles) {
+  KeysWillChange(shard);
   Shard& s = shards_[shard];
-  DiskStore& disk = *tier_->disk;
+  const DiskStore& disk = *tier_->disk;
   const int64_t bytes = disk.record_bytes();
   struct Cold {
     uint32_t place;
@@ -150,7 +151,8 @@ Status Table::Promote(int shard, const int64_t* keys, int64_t n, int64_t fresh, 
     record += bytes;
     const uint32_t place = s.index.Move(HashKey(key), key, row);  // to make room, it may have been moved
     if (history_ != nullptr) history_->facts(row) = history_->facts(place);
-    disk.Free(shard, place);
+    if (changes_ != nullptr) changes_->SetMark(row, changes_->mark(place));
+    FreeRow(shard, place);
     handles[i] = Handle(key, row, tag);
   }
   if (rows > 0) ++s.epoch;
@@ -239,6 +241,7 @@ Status Table::AppendToDisk(int shard, const char* records, int64_t n, uint32_t* 
   MXREC_RETURN_IF_ERROR(Explained(tier_->disk->Append(shard, records, n, places, empty)));
   Status status;
   for (int64_t i = 0; history_ != nullptr && status.ok() && i < n; ++i) status = history_->facts().Reserve(places[i]);
+  for (int64_t i = 0; changes_ != nullptr && status.ok() && i < n; ++i) status = changes_->Reserve(places[i]);
   for (int64_t i = 0; !status.ok() && i < n; ++i) tier_->disk->Free(shard, places[i]);
   return status;
 }
@@ -252,6 +255,7 @@ Status Table::MoveToDisk(int shard, const std::vector<int64_t>& keys, const std:
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = i; i % kAhead == 0 && j < std::min(n, i + kAhead); ++j) s.index.Prefetch(HashKey(keys[j]));
     if (history_ != nullptr) history_->facts(places[i]) = history_->facts(from[i]);
+    if (changes_ != nullptr) changes_->SetMark(places[i], changes_->mark(from[i]));
     s.index.Move(HashKey(keys[i]), keys[i], places[i]);
     FreeRow(shard, from[i]);
   }
@@ -293,6 +297,7 @@ Status Table::Relayout(const RowLayout& layout) {
     uint32_t to;
     MXREC_RETURN_IF_ERROR(Explained(disk->Append(shard, record.data(), 1, &to)));
     moved[shard].push_back({key, from, to});
+    if (changes_ != nullptr) MXREC_RETURN_IF_ERROR(changes_->Reserve(to));
     return history_ == nullptr ? Status() : history_->facts().Reserve(to);
   }));
   MXREC_RETURN_IF_ERROR(store_.Relayout(layout));
@@ -302,14 +307,20 @@ Status Table::Relayout(const RowLayout& layout) {
   // Old and new places overlap, also those of different shards: what is known of all rows is taken before any of it is
   // put down.
   std::vector<RowFacts> facts;
-  for (int s = 0; history_ != nullptr && s < shards(); ++s) {
-    for (const Moved& row : moved[s]) facts.push_back(history_->facts(row.from));
+  std::vector<Changes::Mark> marks;
+  for (const std::vector<Moved>& rows : moved) {
+    for (const Moved& row : rows) {
+      if (history_ != nullptr) facts.push_back(history_->facts(row.from));
+      if (changes_ != nullptr) marks.push_back(changes_->mark(row.from));
+    }
   }
   auto known = facts.begin();
+  auto mark = marks.begin();
   for (int s = 0; s < shards(); ++s) {
     ++shards_[s].epoch;
     for (const Moved& row : moved[s]) {
       if (history_ != nullptr) history_->facts(row.to) = *known++;
+      if (changes_ != nullptr) changes_->SetMark(row.to, *mark++);
       shards_[s].index.Move(HashKey(row.key), row.key, row.to);
     }
   }
@@ -351,6 +362,7 @@ Status Table::DiskWriter::Flush(int64_t* lost) {
       continue;
     }
     if (history != nullptr) history->facts(places[i]) = history->Admit(shard_, hash);
+    if (table_->changes_ != nullptr) table_->changes_->SetMark(places[i], table_->changes_->now());
     index.Move(hash, keys_[i], places[i]);
   }
   *lost = status.ok() ? 0 : n;

@@ -88,7 +88,7 @@ class ServeOp : public OpKernel {
     MXREC_RETURN_IF_ERROR(Registry::Global().FindOrCreate(config, &table));
     if (table->inserted() > 0) return Status();  // loaded before
     std::unique_ptr<TableReader> reader;
-    MXREC_RETURN_IF_ERROR(TableReader::Open(Env::Posix(), directory, *table, &reader));
+    MXREC_RETURN_IF_ERROR(TableReader::Open(Env::Posix(), directory, *table, false, &reader));
     MXREC_RETURN_IF_ERROR(reader->Verify(expected_[t], parallel));
     return reader->Load(table.get(), parallel);
   }

@@ -51,7 +51,7 @@ class UpdateOp : public OpKernel {
                                            gradient.shape().DebugString()));
     OP_REQUIRES_OK(c, CheckRule(*rule_, *table, hyper.size()));
     OP_REQUIRES_OK(c, ToTensorFlow(table->CheckHandles(handles.data(), n)));
-    table->CountChange();  // the addresses may come from a lookup long ago
+    table->CountMutation();  // the addresses may come from a lookup long ago
     const PoolFor pool(c);
     const float* gradients = gradient.flat<float>().data();
     if (unique_) {

@@ -1,0 +1,57 @@
+"""Who made a hidden file, and whether they may still be at work on it.
+
+An owner is written <host>-<pid>, the host without dots, so that it can be told from the name before it. Whether a
+process lives is known on its own host alone: elsewhere, on a shared disk, every owner may.
+"""
+
+import os
+import socket
+import threading
+from urllib.parse import quote
+
+_lock = threading.Lock()
+_at_work: set[str] = set()  # the prefixes that threads of this process are saving
+
+
+def host() -> str:
+    """This machine's name, as owners have it."""
+    return quote(socket.gethostname(), safe="").replace(".", "%2E")
+
+
+def name() -> str:
+    """This process as an owner."""
+    return f"{host()}-{os.getpid()}"
+
+
+def begin(prefix: str) -> None:
+    """Says that a thread of this process is saving `prefix`, until `end`; RuntimeError if one is already."""
+    path = os.path.abspath(prefix)
+    with _lock:
+        if path in _at_work:
+            raise RuntimeError(
+                f"checkpoint '{prefix}' is being saved by another thread of this process; save it again when that "
+                "save has ended, or under another name"
+            )
+        _at_work.add(path)
+
+
+def end(prefix: str) -> None:
+    """Takes `begin` back."""
+    with _lock:
+        _at_work.discard(os.path.abspath(prefix))
+
+
+def is_alive(owner_host: str, pid: int, prefix: str) -> bool:
+    """Whether that process may still be saving `prefix`."""
+    if owner_host != host():
+        return True
+    if pid == os.getpid():  # or a process before us that had the same number
+        with _lock:
+            return os.path.abspath(prefix) in _at_work
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True

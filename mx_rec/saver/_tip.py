@@ -1,0 +1,60 @@
+"""The checkpoint that the next delta of this process builds on: the last one that tables were saved to, or restored
+from, since they began to remember what changes."""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Optional
+
+from mx_rec._native import checkpoint
+from mx_rec.saver import _chain, _directory, _manifest
+
+
+@dataclasses.dataclass(frozen=True)
+class Tip:
+    """The end of a chain (_chain.py)."""
+
+    directory: str
+    identity: int  # of its manifest
+    moments: Mapping[str, int]  # when each table was as the chain has it
+    chain: Sequence[str]  # directories, from the first to this one
+
+    @property
+    def parent(self) -> _manifest.Parent:
+        return _manifest.Parent(os.path.basename(self.directory), self.identity)
+
+
+_tip: Optional[Tip] = None
+
+
+def current() -> Optional[Tip]:
+    return _tip
+
+
+def set_current(tip: Optional[Tip]) -> None:
+    global _tip
+    _tip = tip
+
+
+def why_not(prefix: str, tables) -> Optional[str]:
+    """Why the checkpoint `prefix` of `tables` cannot be a delta; None if it can."""
+    if _tip is None:
+        return "there is no checkpoint of these tables yet that it could build on"
+    if os.path.abspath(os.path.dirname(prefix)) != os.path.abspath(os.path.dirname(_tip.directory)):
+        return f"the last one was saved to another directory, '{os.path.dirname(_tip.directory)}'"
+    if set(_tip.moments) != {table.table_name for table in tables}:
+        return f"the last one has other tables, {sorted(_tip.moments)}"
+    if _manifest.identity(_tip.directory) != _tip.identity:
+        return f"the last one, '{_tip.directory}', is no longer there"
+    try:
+        _chain.links(_tip.directory)
+    except ValueError as error:
+        return str(error)
+    # By their names alone, as the directory is the same: it may be written in several ways.
+    names = {os.path.basename(_directory.target(prefix, is_delta)) for is_delta in (False, True)}
+    if names & {os.path.basename(link) for link in _tip.chain}:
+        return "it would replace a checkpoint that it builds on"
+    for table in tables:
+        if not checkpoint.knows_since(table.native, _tip.moments[table.table_name]):
+            return f"table '{table.table_name}' no longer knows what has changed since the last one"
+    return None
