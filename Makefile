@@ -10,6 +10,7 @@ $(error '$(PYTHON)' does not run: install Python 3.9 or newer, or pass PYTHON=/p
 endif
 TF ?= $(DEFAULT_TF)
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+FUZZ_SECONDS ?= 60
 
 VENV := $(if $(filter $(DEFAULT_TF),$(TF)),.venv,.venv-tf$(TF))
 BIN := $(VENV)/bin
@@ -28,13 +29,14 @@ CXX_FILES = $(shell find native -name '*.h' -o -name '*.cc') $(wildcard tests/*.
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help setup demo test test-core test-python bench bench-quick bench-core format check check-style check-core wheel clean
+.PHONY: help setup demo test test-core test-python fuzz bench bench-quick bench-core format check check-style check-core wheel clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make setup    create $(VENV), install the tools, compile and install mx_rec (editable)'
 	@echo 'make demo     train a small model'
 	@echo 'make test     all tests: C++ core, then Python'
+	@echo 'make fuzz     a part of it: the reader of checkpoints under libFuzzer, for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make check    linters, formatting, layering; core tests under the address and thread sanitizers'
 	@echo 'make format   format Python and C++'
 	@echo 'make bench    mx_rec beside its peers, into benchmarks/results/; bench-quick: small, in 4 minutes;'
@@ -72,7 +74,7 @@ $(INSTALLED): $(TOOLS) pyproject.toml CMakeLists.txt $(wildcard packaging_suppor
 demo: setup
 	@$(BIN)/python -m mx_rec demo
 
-test: test-core test-python
+test: test-core fuzz test-python
 
 # loadfile: tests of a file share a process, so that TensorFlow's import and a file's fixtures are paid for once.
 test-python: setup test-core
@@ -98,6 +100,8 @@ build/asan/mxrec_core_tests: FORCE | $(TOOLS) googletest
 	$(call core,-DCMAKE_BUILD_TYPE=Debug -DMXREC_BUILD_TESTS=ON -DMXREC_SANITIZE=address)
 build/tsan/mxrec_core_tests: FORCE | $(TOOLS) googletest
 	$(call core,-DCMAKE_BUILD_TYPE=Debug -DMXREC_BUILD_TESTS=ON -DMXREC_SANITIZE=thread)
+build/fuzz/reader_fuzz: FORCE | $(TOOLS)
+	$(call core,-DCMAKE_BUILD_TYPE=Debug -DMXREC_BUILD_FUZZ=ON -DMXREC_SANITIZE=address -DCMAKE_CXX_COMPILER=clang++)
 build/bench/all: FORCE | $(TOOLS)
 	$(call core,-DCMAKE_BUILD_TYPE=Release -DMXREC_BUILD_BENCH=ON)
 FORCE:
@@ -112,6 +116,26 @@ googletest:
 	    { $$sudo apt-get update -qq && $$sudo apt-get install -y -qq libgtest-dev; }; } >/dev/null 2>&1 || { \
 	  echo 'GoogleTest is missing and could not be installed: install it (Debian, Ubuntu: apt-get install libgtest-dev;' >&2; \
 	  echo 'Fedora: dnf install gtest-devel), or set CMAKE_PREFIX_PATH to where it is' >&2; exit 1; }; }
+
+# libFuzzer comes with Clang alone. A developer may lack it and the right to install it; then the fuzzer is left out.
+HAS_CLANG = echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, long) { return 0; }' | \
+	clang++ -fsanitize=fuzzer,address -x c++ - -o build/fuzz/probe 2>/dev/null
+fuzz: | $(TOOLS)
+	@mkdir -p build/fuzz/seeds build/fuzz/corpus
+	@$(HAS_CLANG) || { \
+	  echo '== installing Clang with libFuzzer'; \
+	  sudo=; [ "$$(id -u)" = 0 ] || sudo='sudo -n'; \
+	  install() { $$sudo apt-get install -y -qq --no-install-recommends "$$@" || \
+	    { $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends "$$@"; }; }; \
+	  { install clang && install "libclang-rt-$$(clang++ -dumpversion | cut -d. -f1)-dev"; } >/dev/null 2>&1 || true; }
+	@if $(HAS_CLANG); then \
+	  $(MAKE) --no-print-directory build/fuzz/reader_fuzz && \
+	  build/fuzz/reader_fuzz --seeds=build/fuzz/seeds && \
+	  echo '== fuzzing the reader of checkpoints for $(FUZZ_SECONDS) s' && \
+	  { build/fuzz/reader_fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -artifact_prefix=build/fuzz/ \
+	    build/fuzz/corpus build/fuzz/seeds >build/fuzz/log 2>&1 || { tail -40 build/fuzz/log >&2; exit 1; }; } && \
+	  tail -1 build/fuzz/log; \
+	else echo '== no Clang with libFuzzer: fuzzing is left out (Debian, Ubuntu: apt-get install clang libclang-rt-14-dev)'; fi
 
 # docs/benchmarks.md; BENCH_ARGS="--only w1,e2e" runs a part.
 bench: setup

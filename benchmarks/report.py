@@ -6,7 +6,7 @@ import subprocess
 
 from benchmarks import environments, paths, targets
 from benchmarks.results import Results
-from benchmarks.suite import OURS
+from benchmarks.suite import OURS, UNFOLLOWED
 
 _OPTIMIZERS = ("adam", "sgd", "adagrad")
 _TITLES = {
@@ -14,6 +14,8 @@ _TITLES = {
     "w2": "W2: one table of {rows}, batch 8192 × 20 ids summed, dim 64, Zipf 1.05",
     "w3": "W3: one table of {rows}, 100,000 ids a batch, dim 32, uniform",
 }
+_SAVING = ("whole", "pause", "written", "step", "during", "longest_during", "delta", "delta_pause", "rows", "bytes",
+           "delta_bytes", "memory_whole", "memory_while_training")  # fmt: skip
 _ROWS = {"w1": 1_000_000, "w2": 10_000_000, "w3": 10_000_000}
 
 
@@ -43,6 +45,7 @@ def markdown(results: Results, plot: str) -> str:
         _size(results),
         _growth(results),
         _checkpoint(results),
+        _saving(results),
         _startup(results),
         _absent(results),
     ]
@@ -236,6 +239,31 @@ def _checkpoint(results):
     header = ("", "", "save, MB/s", "restore, MB/s")
     text = "Bytes of embeddings and slots; a save ends when the file system is flushed; files are in the page cache."
     return f"## Checkpoints, Adam\n\n{text}\n\n" + _table(header, rows) if rows else ""
+
+
+def _saving(results):
+    parts = []
+    train = _rate(results, "follow", "train", OURS)
+    if train:
+        other = _rate(results, "follow", "train", UNFOLLOWED)
+        ratio = results.ratio("follow", "train", UNFOLLOWED)
+        parts.append(
+            f"W1, Adam: {train} M ids/s while tables remember which rows change, {other} while they do not, "
+            f"{ratio:.3f}×."
+        )
+    info = {key: results.info("saving", OURS, key) for key in _SAVING}
+    if info["whole"] is not None:
+        ms = {key: f"{1e3 * info[key]:.0f} ms" for key in _SAVING[:8]}
+        parts.append(
+            f"One table of {info['rows']:,} rows, dim 32, Adam, {info['bytes'] / 1e6:.0f} MB. A save between two steps "
+            f"takes {ms['whole']} and {info['memory_whole'] / 2**20:.0f} MiB of memory at most. One that is written "
+            f"while training goes on stops it for {ms['pause']} and is written after {ms['written']}; steps take "
+            f"{ms['step']} without it, {ms['during']} during it, {ms['longest_during']} the longest; it takes "
+            f"{info['memory_while_training'] / 2**20:.0f} MiB for rows that change meanwhile. A save of what 20 steps "
+            f"changed, {info['delta_bytes'] / 1e6:.0f} MB, takes {ms['delta']}; while training goes on it stops it for "
+            f"{ms['delta_pause']}."
+        )
+    return "## Saving while training goes on, and what has changed\n\n" + "\n\n".join(parts) if parts else ""
 
 
 def _startup(results):

@@ -19,6 +19,7 @@ IN_STEP = "lookup in the step"  # the graph that modification begins with
 UNTRACKED = "without admission"
 LIMITED = "limited tables"
 IN_MEMORY = "all rows in memory"
+UNFOLLOWED = "changes not followed"
 _MODULES = {  # label -> (module in benchmarks.peers, environment)
     OURS: ("ours", environments.OWN),
     STOCK: ("stock", environments.OWN),
@@ -42,6 +43,7 @@ SCENARIOS = (
     "size",
     "growth",
     "checkpoint",
+    "saving",
     "startup",
 )
 SIZES = (100_000, 1_000_000, 10_000_000)
@@ -111,6 +113,7 @@ def groups(scenario: str, mode: Mode, memory: float) -> list[Group]:
             "size": _size,
             "growth": _growth,
             "checkpoint": _checkpoint,
+            "saving": _saving,
         }
         made = make[scenario](mode)
     return [part for group in made for part in _split(group, memory)]
@@ -311,6 +314,24 @@ def _checkpoint(mode):
             Group(f"checkpoint-{name}", title, tuple(workers), ("save", "restore"), rounds, 0.0, steps=1, retries=0)
         )
     return made
+
+
+def _saving(mode):
+    """Tables that remember which rows change beside tables that do not; and what checkpoints cost a training."""
+    if not mode.admission:
+        return []
+    workers = [
+        dataclasses.replace(_workload_worker(OURS, "w1", "adam", mode.scale, follows=follows), label=label)
+        for label, follows in ((OURS, True), (UNFOLLOWED, False))
+    ]
+    options = {"scenario": "saving", "workload": "w3", "scale": 2 * mode.scale}
+    memory = 2 * _gigabytes(OURS, workloads.get("w3", 2 * mode.scale), "adam")
+    return [
+        Group("follow", "Changes followed, W1", tuple(workers), ("train",), 2 * mode.rounds, mode.seconds,
+              retries=mode.retries),
+        Group("saving", "Saving, W3", (Worker(OURS, "saving", environments.OWN, options, memory),), (), 1, 0.0,
+              retries=0),
+    ]  # fmt: skip
 
 
 def _split(group, memory):

@@ -5,7 +5,21 @@ import statistics
 from typing import Optional
 
 from benchmarks.results import Results
-from benchmarks.suite import DENSE_ADAM, IN_MEMORY, IN_STEP, LIMIT, LIMITED, OURS, SIZES, STOCK, TFRA, TORCH, UNTRACKED
+from benchmarks.suite import (
+    DENSE_ADAM,
+    DISK,
+    IN_MEMORY,
+    IN_STEP,
+    LIMIT,
+    LIMITED,
+    OURS,
+    SIZES,
+    STOCK,
+    TFRA,
+    TORCH,
+    UNFOLLOWED,
+    UNTRACKED,
+)
 
 WORKLOADS = ("w1", "w2", "w3")
 DIM_OF = {"w1": 16, "w2": 64, "w3": 32}
@@ -59,6 +73,12 @@ def evaluate(results: Results) -> list[Target]:
         ratio(f"{work.upper()} train, with dynamic expansion", f"expansion-{work}", "train", LIMITED, 0.95)
     ratio("train with a fifth of the rows in memory, files in the page cache", "disk", "train", IN_MEMORY, 0.4)
     targets.append(_disk_memory(results))
+    ratio("save", "checkpoint-w3", "save", DISK, 0.7)
+    ratio("save", "checkpoint-w3", "save", TFRA, 3)
+    ratio("restore", "checkpoint-w3", "restore", DISK, 0.7)
+    ratio("restore", "checkpoint-w3", "restore", TFRA, 3)
+    ratio("W1 train, changes followed", "follow", "train", UNFOLLOWED, 0.97)
+    targets += _saving(results)
     targets += [_auc(results), _size(results), *_memory(results), _new_rows(results), _startup(results)]
     return targets
 
@@ -85,6 +105,15 @@ def _disk_memory(results):
     return Target(
         "memory with a fifth of the rows in it / that of these rows and the index", value, 1.1, is_minimum=False
     )
+
+
+def _saving(results):
+    whole, pause, memory = (results.info("saving", OURS, key) for key in ("whole", "pause", "memory_whole"))
+    share = None if whole is None else pause / whole
+    return [
+        Target("pause for a save while training goes on / whole save", share, 0.1, is_minimum=False),
+        Target("memory taken by a save", memory and memory / 2**20, 64, is_minimum=False, unit=" MiB"),
+    ]
 
 
 def _size(results):

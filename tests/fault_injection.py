@@ -5,7 +5,8 @@
 A directory holds checkpoint model-1 of state A. Then state B is saved, under a new name or over model-1, and the n-th
 file operation of that save goes wrong, for n = 1, 2, … until a save is over before. Afterwards the latest checkpoint
 must restore A or B, every bit of every dense variable, row and slot; B if the save said that it succeeded. And the next
-save must succeed, restore, and leave nothing hidden. What goes wrong:
+save must succeed, restore, and leave nothing hidden. Then the same from where a save of B was killed at the worst
+moment: what a save of C does there first, to tidy up, goes wrong as well. What goes wrong:
 
     once   the operation fails, and the save goes on or gives up as it likes
     die    a write stores half of its bytes; the operation and all after it fail, so the files stay as they are: as if
@@ -33,6 +34,7 @@ COUNT, ONCE, DIE, KILL = range(4)
 NAMES = {"over the same name": 1, "under a new name": 2}
 KILLS = 12  # of each name
 DELTAS = "deltas" in sys.argv[1:]
+VALUES = {"A": 1.0, "B": 2.0, "C": 3.0, "D": 4.0}
 
 
 def load():
@@ -113,16 +115,17 @@ def same(one, other):
 
 
 class Trial:
-    """A directory with state A as model-1, again and again, and B in memory."""
+    """A directory with state `before` as model-1, again and again, and `after` in memory."""
 
     def __init__(self, home):
         self.directory, self.pristine = os.path.join(home, "run"), os.path.join(home, "pristine")
         self.subject = Subject()
         self.states = {}
-        for name, value in (("A", 1.0), ("B", 2.0), ("C", 3.0)):
+        for name, value in VALUES.items():
             self.subject.set(value)
             self.states[name] = self.subject.state()
-        self.subject.set(1.0)
+        self.before, self.after, self.following = "ABC"
+        self.subject.set(VALUES["A"])
         self.subject.save(self.directory, 1)
         os.rename(self.directory, self.pristine)
 
@@ -130,19 +133,29 @@ class Trial:
         shutil.rmtree(self.directory, ignore_errors=True)
         shutil.copytree(self.pristine, self.directory)
         self.subject.forget(self.directory)
-        self.subject.set(2.0)
+        self.subject.set(VALUES[self.after])
+
+    def interrupt(self):
+        """From now on, B as model-1 is what is left by a save that was killed between the two renames of the tables."""
+        attempt(self, 1, 0, COUNT, 0)
+        operations = faults.faults_log().decode().splitlines()
+        attempt(self, 1, operations.index(f"rename {self.directory}/sparse-model-1") + 1, DIE, errno.EIO)
+        assert not os.path.exists(os.path.join(self.directory, "sparse-model-1"))
+        shutil.rmtree(self.pristine)
+        os.rename(self.directory, self.pristine)
+        self.before, self.after, self.following = "BCD"
 
     def check(self, directory, has_succeeded):
-        """Which state is left: "A" or "B". Then saves C."""
+        """Which state is left: `before` or `after`. Then saves the following one."""
         left = self.subject.restore_latest(directory)
-        (name,) = [name for name in "AB" if same(left, self.states[name])] or ["neither"]
+        (name,) = [name for name in (self.before, self.after) if same(left, self.states[name])] or ["neither"]
         assert name != "neither", f"a third state: {left}"
-        assert name == "B" or not has_succeeded, "the save succeeded and did not save"
-        self.subject.set(3.0)
+        assert name == self.after or not has_succeeded, "the save succeeded and did not save"
+        self.subject.set(VALUES[self.following])
         self.subject.save(directory, 3)
         hidden = [entry for entry in os.listdir(directory) if entry.startswith(".") or ".tmp" in entry]
         assert hidden == [], f"left after the next save: {hidden}"
-        assert same(self.subject.restore_latest(directory), self.states["C"])
+        assert same(self.subject.restore_latest(directory), self.states[self.following])
         return name
 
 
@@ -187,20 +200,20 @@ def every_operation(trial, name, how):
             raise
         if operations < n:
             break
-    assert left[0] == "A" and left[-1] == "B"
+    assert left[0] == trial.before and left[-1] == trial.after
     if how == DIE:  # in time order: a state that was reached is not lost again
         assert left == sorted(left), left
-    print(f"{name}, {'die' if how == DIE else 'once'}: {n - 1} operations; "
-          f"left A {left.count('A')} times, B {left.count('B')} times", flush=True)  # fmt: skip
+    print(f"{name}, {'die' if how == DIE else 'once'}: {n - 1} operations; left {trial.before} "
+          f"{left.count(trial.before)} times, {trial.after} {left.count(trial.after)} times", flush=True)  # fmt: skip
     return n - 1
 
 
 def prepare(subject, directory):
     """State A as model-1, and B in memory."""
-    subject.set(1.0)
+    subject.set(VALUES["A"])
     subject.save(directory, 1)
     subject.forget(directory)
-    subject.set(2.0)
+    subject.set(VALUES["B"])
 
 
 def count(subject, directory, step):
@@ -262,6 +275,9 @@ def main():
                 found = every_operation(trial, name, DIE)
                 assert found == operations, f"{found} operations, {operations} without faults"
                 every_operation(trial, name, ONCE)
+            trial.interrupt()
+            for name in NAMES:
+                every_operation(trial, name, DIE)
     finally:
         shutil.rmtree(home, ignore_errors=True)
 

@@ -13,4 +13,4 @@ def test_no_failing_operation_harms_a_checkpoint(kind):
     done = subprocess.run([sys.executable, str(script), *kind], capture_output=True, text=True, timeout=900)
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
-    assert done.stdout.count("operations;") == 4 and done.stdout.count("processes;") == 2
+    assert done.stdout.count("operations;") == 6 and done.stdout.count("processes;") == 2

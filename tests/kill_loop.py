@@ -3,13 +3,16 @@ nobody killed.
 
     python tests/kill_loop.py [rounds] [seed]
 
-A child trains a small model and saves every few steps. It is killed with SIGKILL a random moment after it has restored,
-or begun its first save. Its successor restores the latest checkpoint, whose rows, slots and dense variables must have
-the very bits that the unharmed run had at that step; then it trains on, until it is killed. Children are forked from a
-process that has imported TensorFlow but not used it, which saves them the time for that.
+A child trains a small model and saves after every step. It is killed with SIGKILL a random moment after it has begun
+its first save. Its successor restores the latest checkpoint, whose rows, slots and dense variables must have the very
+bits that the unharmed run had at that step; then it trains on, until it is killed. Now and then a child goes back a
+step, so that it saves over checkpoints of the same name. Children are forked from a process that has imported
+TensorFlow but not used it, which saves them the time for that.
 """
 
+import gc
 import hashlib
+import importlib
 import os
 import random
 import shutil
@@ -23,10 +26,14 @@ import numpy as np
 import tensorflow as tf
 from training import OPTIMIZERS
 
+from mx_rec._native import library
 from mx_rec.util.variable import get_dense_and_sparse_variable
 
 v1 = tf.compat.v1
-STEPS, EVERY = 120, 3
+STEPS = 60
+# A child lives for a few steps: what optimizes its graph would take longer than it saves.
+QUICK_START = v1.ConfigProto(inter_op_parallelism_threads=2, intra_op_parallelism_threads=1)
+QUICK_START.graph_options.rewrite_options.disable_meta_optimizer = True
 TABLES = {"memory": {"rows": 5000}, "disk": {"rows": 1, "host_vocabulary_size": 199, "ssd_vocabulary_size": 5000}}
 # Written while training goes on, and mostly what changed.
 DELTAS = {
@@ -48,9 +55,9 @@ def digest(run, session):
     return found.hexdigest()
 
 
-def train(directory, options, say):
-    """Trains from the latest checkpoint, or from nothing, to STEPS, and saves every EVERY steps. say(step, digest) is
-    called after each restore and before each save."""
+def train(directory, options, say, back=0):
+    """Trains to STEPS from the latest checkpoint, or the one `back` before it, or from nothing, and saves after every
+    step. Calls say("restored", step, digest), say("saving", step, digest) and say("saved", step)."""
     settings = options.pop("init", {})
     with model.process(**settings):
         weight = v1.get_variable("weight", initializer=np.ones(model.DIM, np.float32))
@@ -64,20 +71,39 @@ def train(directory, options, say):
             OPTIMIZERS["lazy_adam"]().apply_gradients(zip(gradients[1:], sparse)),
         )
         saver = v1.train.Saver(max_to_keep=3)
-        with v1.Session() as session:
+        with v1.Session(config=QUICK_START) as session:
             session.run([v1.global_variables_initializer(), built.iterator.initializer])
-            latest = tf.train.latest_checkpoint(directory)
-            if latest is not None:
-                saver.restore(session, latest)
-                say(int(session.run(global_step)), digest(built, session))
+            state = tf.train.get_checkpoint_state(directory)
+            if state is not None:
+                known = list(state.all_model_checkpoint_paths)
+                saver.recover_last_checkpoints(known)
+                latest = tf.train.latest_checkpoint(directory)
+                saver.restore(session, known[-1 - back] if back < len(known) else latest)
+                say("restored", int(session.run(global_step)), digest(built, session))
                 for _ in range(int(session.run(global_step))):
                     session.run(built.batch)  # what was trained already
             while (step := int(session.run(global_step))) < STEPS:
                 session.run(step_op)
-                if (step + 1) % EVERY == 0:
-                    say(step + 1, digest(built, session))
-                    is_delta = bool(settings) and step % 5 != 0
-                    saver.save(session, os.path.join(directory, "model"), global_step=step + 1, save_delta=is_delta)
+                say("saving", step + 1, digest(built, session))
+                is_delta = bool(settings) and step % 5 != 0
+                saver.save(session, os.path.join(directory, "model"), global_step=step + 1, save_delta=is_delta)
+                say("saved", step + 1)
+
+
+def warm_up():
+    """Has this process do what each child would spend most of its life on. No session is run, so TensorFlow starts no
+    threads, which a child would not inherit."""
+    library.core()
+    library.ops()
+    for name in ("mx_rec.core._lookup", "mx_rec.saver.saver"):
+        importlib.import_module(name)
+    with tf.Graph().as_default():
+        weight = v1.get_variable("weight", initializer=np.ones(model.DIM, np.float32))
+        v1.train.AdamOptimizer(0.01).minimize(tf.reduce_sum(weight), v1.train.get_or_create_global_step())
+        v1.train.Saver()
+    gc.collect()
+    gc.freeze()
+    gc.disable()  # it would touch, and so copy, all that a child shares with this process
 
 
 def in_child(work):
@@ -88,9 +114,10 @@ def in_child(work):
         code = 1
         try:
             os.close(source)
-            with os.fdopen(target, "w", buffering=1) as out, open(os.devnull, "w") as nothing:
+            out = os.fdopen(target, "w", buffering=1)
+            with open(os.devnull, "w") as nothing:
                 os.dup2(nothing.fileno(), 2)
-                work(lambda *words: print(*words, file=out, flush=True))
+            work(lambda *words: print(*words, file=out, flush=True))
             code = 0
         except BaseException as error:
             os.write(target, f"failed {type(error).__name__}: {error}\n".replace("\n", " ").encode() + b"\n")
@@ -103,9 +130,10 @@ def in_child(work):
 def oracle(kind, home):
     """{step: digest} of the run that nobody kills."""
     pid, lines = in_child(lambda say: train(os.path.join(home, "oracle"), options_of(kind, home), say))
-    known = dict(line.split() for line in lines)
-    assert os.waitpid(pid, 0)[1] == 0, known
-    assert len(known) == STEPS // EVERY
+    words = [line.split() for line in lines]
+    assert os.waitpid(pid, 0)[1] == 0, words
+    known = {step: fingerprint for what, step, *fingerprint in words if what == "saving"}
+    assert len(known) == STEPS
     return known
 
 
@@ -118,32 +146,41 @@ def options_of(kind, home):
 
 def main(rounds=200, seed=0):
     choose = random.Random(seed)
-    home = tempfile.mkdtemp(prefix="mxrec_kill_")
+    # In memory where that is possible: saves on a disk spend their time in fsync, and most kills would fall there.
+    home = tempfile.mkdtemp(prefix="mxrec_kill_", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    warm_up()
     try:
         for kind in TABLES:
             for name in ("oracle", "run"):
                 shutil.rmtree(os.path.join(home, name), ignore_errors=True)
                 os.mkdir(os.path.join(home, name))
             known = oracle(kind, home)
-            compared = ended = 0
+            compared = ended = inside = over = 0
             for _ in range(rounds // len(TABLES)):
                 directory = os.path.join(home, "run")
-                pid, lines = in_child(lambda say, d=directory, k=kind: train(d, options_of(k, home), say))
-                first = lines.readline()
-                time.sleep(choose.uniform(0.0, 0.15))
+                back = choose.choice((0, 1))
+                pid, lines = in_child(lambda say, d=directory, k=kind, b=back: train(d, options_of(k, home), say, b))
+                words = [lines.readline().split()]
+                if words[0][0] == "restored":
+                    words.append(lines.readline().split())
+                time.sleep(choose.uniform(0.0, 0.08))
                 os.kill(pid, signal.SIGKILL)
                 _, status = os.waitpid(pid, 0)
-                for line in [first, *lines]:
-                    step, fingerprint = line.split(maxsplit=1)
-                    assert step != "failed", fingerprint
-                    assert known[step] == fingerprint.strip(), f"{kind}: step {step} differs from the run nobody killed"
-                    compared += 1
-                if os.WIFEXITED(status):  # it came to the end: begin anew
+                words += [line.split() for line in lines]
+                for what, step, *fingerprint in words:
+                    assert what != "failed", (step, fingerprint)
+                    if what != "saved":
+                        assert known[step] == fingerprint, f"{kind}: step {step} differs from the run nobody killed"
+                        compared += 1
+                inside += words[-1][0] == "saving"
+                over += words[-1][0] == "saving" and words[0][0] == "restored" and back > 0 and len(words) == 2
+                if os.WIFEXITED(status) or words[-1][1] == str(STEPS):  # it came to the end: begin anew
                     ended += 1
                     shutil.rmtree(directory)
                     os.mkdir(directory)
             print(
-                f"{kind}: {rounds // len(TABLES)} rounds, {compared} states compared, {ended} came to the end",
+                f"{kind}: {rounds // len(TABLES)} rounds, {inside} killed inside a save, {over} of them over a "
+                f"checkpoint of the same name; {compared} states compared, {ended} came to the end",
                 flush=True,
             )
     finally:

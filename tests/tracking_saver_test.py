@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from mx_rec.saver._manifest import seal
+from mx_rec.saver import _manifest
 
 v1 = tf.compat.v1
 
@@ -152,8 +152,7 @@ def test_the_manifest_of_an_older_version_is_read(data, tmp_path):
         path, size = save(trainer, tmp_path), trainer.table.size()
     manifest = tmp_path / "sparse-model" / "manifest.json"
     content = json.loads(manifest.read_text())
-    del content["tables"]["t"]["tracking"]
-    del content["crc32c"]
-    manifest.write_bytes(seal(content))
+    del content["tables"]["t"]["tracking"], content["crc32c"]
+    manifest.write_bytes(_manifest.seal(content))
     with model.process():
         assert restore(data, path).table.size() == size

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from benchmarks import clicks, scratch, worker, workloads
 from benchmarks.peers import deep_net
+from mx_rec._native import checkpoint
 from mx_rec.core.asc.helper import FeatureSpec, get_asc_insert_func
 from mx_rec.core.asc.manager import start_asc_pipeline
 from mx_rec.core.embedding import create_table, sparse_lookup
@@ -39,10 +40,10 @@ OPTIMIZERS = {  # name -> (its maker, slots)
 class Tables:
     """The tables of a workload, and datasets that read them. `has_times`: batches carry a timestamp. `is_tracked`: the
     tables count and date their keys; a key gets its row at once, so that the same rows are trained. `expansion`: they
-    have no limit. `options` are create_table's."""
+    have no limit. `settings` are init's, `options` create_table's."""
 
-    def __init__(self, work, initializer, has_times=False, is_tracked=False, expansion=False, **options):
-        init(use_dynamic_expansion=expansion)
+    def __init__(self, work, initializer, has_times=False, is_tracked=False, expansion=False, settings=None, **options):
+        init(use_dynamic_expansion=expansion, **(settings or {}))
         self._work = work
         self._has_times = has_times
         self._thresholds = {"access_threshold": 1, "eviction_threshold": AGE} if is_tracked else {}
@@ -113,6 +114,11 @@ class Tables:
 
         return populate
 
+    def follow_changes(self):
+        """From now on the tables remember which rows change, as for incremental checkpoints."""
+        for table in self._tables:
+            checkpoint.follow_changes(table.native, keys=True)
+
     def size(self):
         return sum(table.size() for table in self._tables)
 
@@ -140,7 +146,7 @@ def start(lookup, threads):
     return v1.Session(config=v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads))
 
 
-def workload(workload, optimizer, scale, checkpoint=False, lookup="spec", threads=0, **options):
+def workload(workload, optimizer, scale, checkpoint=False, lookup="spec", threads=0, follows=False, **options):
     work = workloads.get(workload, scale)
     tables = Tables(work, v1.random_uniform_initializer(-0.05, 0.05), **options)
     pool = v1.placeholder(tf.int64, [None, work.tables, *work.feature_shape])
@@ -156,6 +162,8 @@ def workload(workload, optimizer, scale, checkpoint=False, lookup="spec", thread
     session.run(v1.global_variables_initializer())
     keys = np.asarray(work.keys())
     bytes_per_row = populate(session)
+    if follows:
+        tables.follow_changes()
 
     session.run(forward_input.initializer, {pool: keys[:1]})
     untrained = session.run(forward)

@@ -78,9 +78,9 @@ class Snapshot:
         library.core().mxrec_snapshot_end(handle)
 
 
-def follow_changes(table: NativeTable, erasures: bool) -> None:
-    """From now on the table can be saved while it is trained; with `erasures`, also just what has changed."""
-    check(library.core().mxrec_table_follow_changes(table.name.encode(), ctypes.c_int32(erasures)))
+def follow_changes(table: NativeTable, keys: bool) -> None:
+    """From now on the table can be saved while it is trained; with `keys`, also just what has changed."""
+    check(library.core().mxrec_table_follow_changes(table.name.encode(), ctypes.c_int32(keys)))
 
 
 def moment(table: NativeTable) -> Optional[int]:

@@ -62,7 +62,7 @@ def run(options) -> int:
     _show(leftovers, options)
     removed = [prefix for plan in plans for prefix in plan.remove]
     files = [path for prefix in removed for path in _files(prefix) if path not in needed]
-    size = sum(map(_size, [*files, *leftovers.remove]))
+    size = sum(map(_size, [*files, *(one.path for one in leftovers.remove)]))
     if not options.dry_run:
         leftovers.settle()
         # First: whoever reads them while files go must not be sent to one of these.
@@ -134,8 +134,8 @@ def _show(leftovers, options):
     reason = "left by a process that ended"
     for pair in leftovers.install:
         print(_line("complete", options.dry_run, pair.prefix, f"{reason}, in {os.path.basename(pair.sparse)}"))
-    for path in leftovers.remove:
-        print(_line("remove", options.dry_run, path, reason))
+    for one in leftovers.remove:
+        print(_line("remove", options.dry_run, one.path, reason))
     for one in leftovers.busy:
         if one.host != _owner.host():
             print(_line("leave", options.dry_run, one.path, f"made on {one.host}; if none saves there, --other-hosts"))

@@ -5,6 +5,8 @@ import contextvars
 import threading
 from typing import Callable, Optional
 
+from mx_rec.saver import _files
+
 _lock = threading.Lock()
 _thread: Optional[threading.Thread] = None
 _failure: Optional[tuple[str, BaseException]] = None
@@ -30,19 +32,26 @@ def start(what: str, work: Callable[[], None]) -> None:
 
 
 def wait() -> None:
-    """Returns when no save is under way. RuntimeError if the last one failed, once."""
+    """Returns when no save is under way, nor the removal of what it has replaced. RuntimeError if the last one failed,
+    once."""
     global _thread, _failure
     with _lock:
-        if _thread is None:
-            return
-        _thread.join()
+        if _thread is not None:
+            _thread.join()
         _thread = None
         failure, _failure = _failure, None
+    _files.finish_removals()
     if failure is not None:
         what, error = failure
         raise RuntimeError(
             f"{what} in the background failed: {error}; checkpoints before it are whole. Mend the cause and save again"
         ) from error
+
+
+def is_busy() -> bool:
+    """Whether a save is being written."""
+    with _lock:
+        return _thread is not None and _thread.is_alive()
 
 
 @contextlib.contextmanager

@@ -93,7 +93,7 @@ def hidden(prefix: str, half: str, kind: str, owner: Optional[str] = None) -> st
 
 def parse(path: str) -> Optional[Hidden]:
     """What `path` says by its name; None if it is no hidden name."""
-    parent, name = os.path.split(os.path.normpath(path))
+    parent, name = os.path.split(path.rstrip("/"))
     match = _HIDDEN.fullmatch(name)
     if match is None:
         return None
@@ -134,7 +134,7 @@ def remove(prefix: str) -> None:
     except OSError as error:
         logger.warning("cannot remove '%s': %s", directory, error)
         return
-    _files.remove(old)
+    _files.remove_later(old)
 
 
 def dense_crc32c(prefix: str) -> Optional[int]:

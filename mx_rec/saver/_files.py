@@ -2,6 +2,10 @@
 
 import os
 import shutil
+import threading
+
+_LARGE = 64 << 20
+_removals: list[threading.Thread] = []
 
 
 def sync(path: str) -> None:
@@ -57,3 +61,27 @@ def remove(path: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
     except OSError:
         pass
+
+
+def remove_later(path: str) -> None:
+    """The same for a directory with a name that nobody looks for; if it is large, in a thread: a file system takes
+    0.25 s to let go of a gigabyte. The process does not end before it is done."""
+    if _size(path) < _LARGE:
+        return remove(path)
+    thread = threading.Thread(target=remove, args=(path,), name="mx_rec removal")
+    try:
+        thread.start()
+    except RuntimeError:  # the interpreter is ending
+        remove(path)
+    else:
+        _removals.append(thread)
+
+
+def _size(path):
+    return sum(os.lstat(os.path.join(parent, name)).st_size for parent, _, names in os.walk(path) for name in names)
+
+
+def finish_removals() -> None:
+    """Returns when all that was to be removed later is gone."""
+    while _removals:
+        _removals.pop().join()

@@ -90,15 +90,14 @@ class Pair:
 
         before, old = _directory.of(self.prefix), _directory.hidden(self.prefix, "sparse", "old")
         is_delta = _manifest.read(self.sparse).parent is not None
-        _files.remove(old)
-        try:
+        has_predecessor = os.path.lexists(before)
+        if has_predecessor:  # else one may be in `old` already, by which a restore knows that the pair replaces it
+            _files.remove(old)
             os.rename(before, old)
-        except FileNotFoundError:
-            pass
         try:
             os.rename(self.sparse, _directory.target(self.prefix, is_delta))
         except BaseException:
-            if os.path.isdir(old):
+            if has_predecessor:
                 os.rename(old, before)
             raise
         _files.sync(parent)
@@ -106,7 +105,7 @@ class Pair:
         # What follows is tidying: the checkpoint is in its place.
         self._remove_other_shards(names)
         _files.remove(self.dense)
-        _files.remove(old)
+        _files.remove_later(old)
 
     def withdraw(self) -> None:
         """Removes the pair, and those of its dense files that have got their names in D. There must be no predecessor

@@ -57,25 +57,29 @@ class Leftovers:
 
     install: list[Pair]  # complete, and newer than the checkpoint of that name
     withdraw: list[Pair]  # complete, but there was never a checkpoint of that name that anybody was told of
-    remove: list[str]  # paths of the rest
+    remove: list[_directory.Hidden]  # the rest
     busy: list[_directory.Hidden]  # what a process may be at work on, which stays
 
-    def settle(self, prefix: Optional[str] = None) -> None:
-        """Does it. What fails is logged and stays for the next time, but an OSError where it concerns `prefix`."""
+    def settle(self, name: Optional[str] = None) -> None:
+        """Does it. What fails is logged and stays for the next time, but where it concerns the checkpoint `name`: that
+        is an OSError."""
+        failed = set()
         for verb, pairs in ((Pair.install, self.install), (Pair.withdraw, self.withdraw)):
             for pair in pairs:
                 try:
                     verb(pair)
                 except OSError as error:
-                    if pair.prefix == prefix:
+                    if os.path.basename(pair.prefix) == name:
                         raise
+                    failed.add(pair.prefix)
                     logger.warning("cannot tidy up after the interrupted save of '%s': %s", pair.prefix, error)
-        for path in self.remove:
-            _files.remove(path)
+        for one in self.remove:
+            if one.prefix not in failed:
+                _files.remove(one.path)
 
 
-def survey(parent: str, prefix: Optional[str] = None, other_hosts: bool = False) -> Leftovers:
-    """The leftovers in the directory `parent`. A pair of the checkpoint `prefix` is installed in any case;
+def survey(parent: str, name: Optional[str] = None, other_hosts: bool = False) -> Leftovers:
+    """The leftovers in the directory `parent`. A pair of the checkpoint `name` in there is installed in any case;
     `other_hosts`: what was made on other machines is taken for left over, too."""
     hidden = _directory.list_hidden(parent)
     busy = [one for one in hidden if one.is_alive() and not (other_hosts and one.host != _owner.host())]
@@ -86,15 +90,18 @@ def survey(parent: str, prefix: Optional[str] = None, other_hosts: bool = False)
     for one in dead:
         pair = Pair(one.prefix, one.owner)
         if one.kind != "tmp" or one.half == "state" or locate(one.prefix).pair != pair:
-            remove.append(one.path)
+            remove.append(one)
         elif one.half == "sparse":
-            (install if one.prefix == prefix or pair.has_predecessor() else withdraw).append(pair)
+            is_named = os.path.basename(one.prefix) == name
+            (install if is_named or pair.has_predecessor() else withdraw).append(pair)
     # Tables before the dense part that belongs to them: half a pair must not be taken for a whole one.
-    return Leftovers(install, withdraw, sorted(remove, key=lambda path: ".dense-" in path), busy)
+    return Leftovers(install, withdraw, sorted(remove, key=lambda one: one.half == "dense"), busy)
 
 
 def settle(prefix: str) -> None:
     """Tidies up in the directory of `prefix` after saves of this machine's processes that ended, in preparation of a
     save of `prefix`. What a living process works on, and what other machines made, stays."""
+    _files.finish_removals()
+    parent, name = os.path.split(prefix)
     with _settling:
-        survey(os.path.dirname(prefix), prefix).settle(prefix)
+        survey(parent, name).settle(name)

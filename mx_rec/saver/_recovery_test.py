@@ -149,6 +149,48 @@ def test_pairs_of_several_machines_follow_each_other(tmp_path, gone):
     assert restored(model, directory) == 3.0
 
 
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("failing", ["link", "rename", "fsync"])
+def test_tidying_up_that_fails_can_be_repeated(tmp_path, gone, monkeypatch, failing, step):
+    """After a kill between the renames of the tables, the worst of all moments."""
+    directory = tmp_path / "run"
+    model = Model()
+    save(model, 1.0, directory)
+    interrupt(model, 2.0, directory, f"{HERE}-{gone}", 1)
+    os.rename(directory / "sparse-model-1", directory / f".sparse-model-1.old-{_owner.name()}")
+    original, calls = getattr(os, failing), []
+
+    def failed(*args, **kwargs):
+        calls.append(args)
+        # Of the renames, that of the tables; of the others, the first.
+        if ".sparse-model-1." in args[0] if failing == "rename" else len(calls) == 1:
+            raise OSError(5, "Input/output error")
+        return original(*args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, failing, failed)
+        try:
+            save(model, 3.0, directory, step=step)
+        except OSError as error:
+            assert f"model-{step}' could not be saved: Input/output error" in str(error)
+    assert calls and restored(model, directory) in ((2.0, 3.0) if step == 1 else (2.0,))
+    save(model, 4.0, directory, step=step)
+    assert hidden_names(directory) == [] and restored(model, directory, f"model-{step}") == 4.0
+
+
+def test_relative_names_with_detours_are_settled(tmp_path, gone, monkeypatch):
+    directory = tmp_path / "run"
+    model = Model()
+    save(model, 1.0, directory, step=9)
+    interrupt(model, 2.0, directory, f"{HERE}-{gone}")
+    monkeypatch.chdir(tmp_path)
+    s = model.saver()
+    s.restore(model.session, "./run//model-1")
+    assert model.get()[0] == 2.0
+    s.save(model.session, "./run//model", global_step=1)
+    assert hidden_names(directory) == [] and restored(model, directory) == 2.0
+
+
 @pytest.mark.parametrize("installed_files", [0, 1, 2, 3])
 def test_what_nobody_was_told_of_goes_with_its_files(tmp_path, gone, installed_files):
     directory = tmp_path / "run"

@@ -107,7 +107,7 @@ def _set_tip(verified):
         return
     if config is not None and config.is_incremental_checkpoint:
         for table in verified.tables:
-            checkpoint.follow_changes(table.native, erasures=True)
+            checkpoint.follow_changes(table.native, keys=True)
     moments = {table.table_name: checkpoint.moment(table.native) for table in verified.tables}
     if None not in moments.values():
         directory = chain[-1].directory

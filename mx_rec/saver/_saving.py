@@ -74,7 +74,7 @@ class Saving:
             name = table.table_name
             table_directory(self._transaction.sparse, name)  # says if the name will not do
             if plan.while_training or plan.starts_chain or plan.parent is not None:
-                checkpoint.follow_changes(table.native, erasures=plan.starts_chain or plan.parent is not None)
+                checkpoint.follow_changes(table.native, keys=plan.starts_chain or plan.parent is not None)
             known = None if base is None else base.moments.get(name)
             since = None if plan.parent is None else plan.parent.moments[name]
             snapshot = self._snapshots[name] = checkpoint.Snapshot(table.native, since, known)

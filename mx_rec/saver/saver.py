@@ -1,7 +1,8 @@
 """Joins the tables to `tf.compat.v1.train.Saver`.
 
 A Saver covers the tables whose anchor variables are in its `var_list`. TensorFlow saves and restores the other
-variables as ever; a Saver without anchors, in a graph without tables, runs TensorFlow's own code alone.
+variables as ever; a Saver without anchors runs TensorFlow's own code alone, but that its restore finds the dense part
+of a save that was interrupted.
 
 ``saver.save(sess, "D/model", global_step=7)`` takes these steps, each lasting before the next begins:
 

@@ -95,10 +95,10 @@ int mxrec_snapshot_write(mxrec_snapshot* snapshot, const char* directory, int64_
 
 void mxrec_snapshot_end(mxrec_snapshot* snapshot) { delete reinterpret_cast<Snapshot*>(snapshot); }
 
-int mxrec_table_follow_changes(const char* name, int32_t erasures) {
+int mxrec_table_follow_changes(const char* name, int32_t keys) {
   std::shared_ptr<Table> table;
   Status status = mxrec::Registry::Global().Find(name, &table);
-  if (status.ok()) status = table->FollowChanges(erasures != 0);
+  if (status.ok()) status = table->FollowChanges(keys != 0);
   return mxrec::Report(status);
 }
 

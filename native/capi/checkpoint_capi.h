@@ -27,7 +27,7 @@ int mxrec_snapshot_write(mxrec_snapshot* snapshot, const char* directory, int64_
 void mxrec_snapshot_end(mxrec_snapshot* snapshot);
 
 // See Table::FollowChanges, Moment and KnowsSince.
-int mxrec_table_follow_changes(const char* table, int32_t erasures);
+int mxrec_table_follow_changes(const char* table, int32_t keys);
 int mxrec_table_moment(const char* table, int64_t* moment);
 int mxrec_table_knows_since(const char* table, int64_t moment, int32_t* known);
 

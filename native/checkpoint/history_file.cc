@@ -146,7 +146,6 @@ Status HistoryReader::Load(Table* table, const int64_t* keys, int64_t rows, cons
   History* history = table->history();
   if (history == nullptr) return Status();
   constexpr int64_t kCost = 150;  // nanoseconds: two cache misses and a lock
-  if (history_ != nullptr) table->ForgetRefused();
   if (history_ != nullptr) {
     const int64_t* words = Words(*history_);
     history->SetClock(words[0], history->step());

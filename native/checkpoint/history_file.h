@@ -62,8 +62,8 @@ class HistoryReader {
   // DataLoss if a file's size or a number in it cannot be right for `rows` rows.
   Status Check(int64_t rows) const;
 
-  // Sets what the table knows of its rows, whose keys are `keys` in the order of the files, and of refused keys: all
-  // that it knew of those is forgotten. REQUIRES: Check; the table has these rows.
+  // Sets what the table knows of its rows, whose keys are `keys` in the order of the files, and of refused keys.
+  // REQUIRES: Check; the table has these rows, and knows of no refused keys but those that shall stay.
   Status Load(Table* table, const int64_t* keys, int64_t rows, const ParallelFor& parallel) const;
 
  private:

@@ -18,9 +18,10 @@
 //
 // each with an attribute: n and the sizes of what they hold.
 //
-// A delta holds the rows that have changed since another checkpoint, all refused keys, and
+// A delta holds the rows and refused keys that have changed since another checkpoint, and
 //
-//          /deleted/slice.data                 n int64: the keys that lost their rows since; some have rows again
+//          /deleted/slice.data                 n int64: the keys that lost their rows, or were forgotten, since; some
+//                                              have rows again
 //
 // Row i is the same in all columns. Numbers have the machine's byte order.
 #pragma once

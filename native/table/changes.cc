@@ -24,6 +24,7 @@ void Changes::Part::Close() {
   std::vector<int64_t>().swap(keys);
   std::vector<uint64_t>().swap(order);
   std::vector<Candidate>().swap(refused);
+  std::vector<int64_t>().swap(forgotten);
   std::vector<uint16_t>().swap(filter);
   std::unordered_map<uint32_t, Kept>().swap(kept);
   std::vector<std::unique_ptr<float[]>>().swap(blocks);
@@ -37,7 +38,7 @@ int64_t Changes::EndInterval() {
 }
 
 bool Changes::Knows(int64_t moment) const {
-  return moment != kNoMoment && moment / (kLast + 1) == round_ && now() != kLast && logs_erasures_;
+  return moment != kNoMoment && moment / (kLast + 1) == round_ && now() != kLast && logs_keys_;
 }
 
 void Changes::Reset() {
@@ -45,24 +46,36 @@ void Changes::Reset() {
   for (int s = 0; s < shards_; ++s) {
     std::lock_guard<std::mutex> lock(parts_[s].mutex);
     parts_[s].erased.clear();
+    parts_[s].met.clear();
   }
   now_.store(1, std::memory_order_relaxed);
   ++round_;
 }
 
 void Changes::LogErasure(int shard, int64_t key) {
-  if (!logs_erasures_) return;
+  if (!logs_keys_) return;
   std::lock_guard<std::mutex> lock(parts_[shard].mutex);
   parts_[shard].erased.push_back({key, now()});
 }
 
-void Changes::ForgetErasures(int64_t moment) {
+void Changes::LogRefused(int shard, int64_t key) {
+  if (!logs_keys_) return;
+  std::lock_guard<std::mutex> lock(parts_[shard].mutex);
+  parts_[shard].met[key] = now();
+}
+
+void Changes::ForgetKeys(int64_t moment) {
   const Mark last = moment == kNoMoment ? static_cast<Mark>(kLast) : MarkOf(moment);
   for (int s = 0; s < shards_; ++s) {
     std::lock_guard<std::mutex> lock(parts_[s].mutex);
     std::vector<Erasure>& erased = parts_[s].erased;
     const auto later = std::find_if(erased.begin(), erased.end(), [&](const Erasure& e) { return e.mark > last; });
     std::vector<Erasure>(later, erased.end()).swap(erased);
+    std::unordered_map<int64_t, Mark> met;  // another one: the memory of the old shall go
+    for (const auto& [key, mark] : parts_[s].met) {
+      if (mark > last) met.emplace(key, mark);
+    }
+    met.swap(parts_[s].met);
   }
 }
 

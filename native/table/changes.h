@@ -46,7 +46,8 @@ class Changes {
   // What concerns one shard.
   struct alignas(64) Part {
     std::mutex mutex;
-    std::vector<Erasure> erased;  // keys that lost their rows, ascending by mark
+    std::vector<Erasure> erased;            // keys that lost their rows, ascending by mark
+    std::unordered_map<int64_t, Mark> met;  // keys without a row of which something else is known now
 
     // ---- Of the snapshot under way; nothing is kept for it if it is not open.
     bool is_open = false;
@@ -59,6 +60,7 @@ class Changes {
     std::vector<int64_t> keys;
     std::vector<uint64_t> order;  // row << 32 | number of its key
     std::vector<Candidate> refused;
+    std::vector<int64_t> forgotten;  // of those met, the keys without a row of which nothing is known any more
     std::vector<uint16_t> filter;
     // Rows that changed since.
     std::unordered_map<uint32_t, Kept> kept;
@@ -97,12 +99,13 @@ class Changes {
   bool is_watched() const { return is_watched_.load(std::memory_order_acquire); }
   void set_watched(bool watched) { is_watched_.store(watched, std::memory_order_release); }
 
-  // Whether the keys that lose their rows are remembered.
-  bool logs_erasures() const { return logs_erasures_; }
-  void LogErasures() { logs_erasures_ = true; }
+  // Whether keys are remembered that lose their rows, and keys without rows of which the table learns, or forgets.
+  bool logs_keys() const { return logs_keys_; }
+  void LogKeys() { logs_keys_ = true; }
   void LogErasure(int shard, int64_t key);
-  // Forgets the erasures up to a moment that is known, or all of them.
-  void ForgetErasures(int64_t moment = kNoMoment);
+  void LogRefused(int shard, int64_t key);
+  // Forgets what was so remembered up to a moment that is known, or all of it.
+  void ForgetKeys(int64_t moment = kNoMoment);
 
   Part& part(int shard) { return parts_[shard]; }
 
@@ -115,7 +118,7 @@ class Changes {
   std::atomic<Mark> now_{1};
   int64_t round_ = 0;
   std::atomic<bool> is_watched_{false};
-  bool logs_erasures_ = false;
+  bool logs_keys_ = false;
 };
 
 }  // namespace mxrec

@@ -139,6 +139,7 @@ void History::ForgetAll(int shard) {
 Status History::Restore(int shard, uint64_t hash, uint32_t count, int64_t time) {
   Shard& s = shards_[shard];
   if (count == 0 || s.filter != nullptr) return Status();
+  Forget(shard, hash);
   bool is_new;
   MXREC_RETURN_IF_ERROR(s.candidates.Add(hash, count, time, &is_new));
   if (is_new) ++s.begun;

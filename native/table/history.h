@@ -84,8 +84,8 @@ class History {
   void Forget(int shard, uint64_t hash);
   void ForgetUntil(int shard, int64_t time);
   void ForgetAll(int shard);
-  // A refused key as a checkpoint holds it. One that never occurred is unknown; with a filter, counts of single keys
-  // are not taken over.
+  // A refused key as a checkpoint holds it, whatever was known of it. One that never occurred is unknown; with a
+  // filter, counts of single keys are not taken over.
   Status Restore(int shard, uint64_t hash, uint32_t count, int64_t time);
   template <typename Fn>
   void ForEachRefused(int shard, Fn fn) const {

@@ -21,11 +21,7 @@ Status Snapshot::Take(std::shared_ptr<Table> table, int64_t base, bool all, std:
     s->tracking_ = history->tracking();
   }
   if (changes != nullptr) {
-    if (changes->Knows(base)) {
-      changes->ForgetErasures(base);
-    } else {
-      changes->ForgetErasures();
-    }
+    changes->ForgetKeys(changes->Knows(base) ? base : Changes::kNoMoment);
     s->moment_ = changes->EndInterval();
   }
   for (int shard = 0; shard < table->shards(); ++shard) {
@@ -74,8 +70,14 @@ void Snapshot::Prepare(const ParallelFor& parallel) {
       std::lock_guard<std::mutex> part_lock(part.mutex);
       table_->ListRows(static_cast<int>(shard), &part);
       rows_[shard] = static_cast<int64_t>(part.order.size());
+      refused_[shard] = static_cast<int64_t>(part.refused.size());
     }
   });
+  for (int shard = 0; shard < table_->shards(); ++shard) {
+    Changes::Part& part = table_->changes_->part(shard);
+    std::lock_guard<std::mutex> lock(part.mutex);
+    erased_.insert(erased_.end(), part.forgotten.begin(), part.forgotten.end());
+  }
 }
 
 Status Snapshot::Open(int shard, Changes::Part* part) {

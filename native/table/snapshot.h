@@ -22,8 +22,9 @@ namespace mxrec {
 
 class Snapshot {
  public:
-  // Which rows: all, or those that changed after the moment `base`, with the keys that lost their rows since. What the
-  // table remembers of erased keys up to `base` is forgotten: no later snapshot can ask for it. FailedPrecondition if
+  // Which rows and refused keys: all, or those that changed after the moment `base`, with the keys that lost their
+  // rows, or were forgotten, since. Which keys changed up to `base` is forgotten: no later snapshot can ask for it.
+  // FailedPrecondition if
   // another snapshot of the table is under way, or if the changes since `base` are asked for and not known.
   // REQUIRES: no step is running; afterwards any may.
   static Status Take(std::shared_ptr<Table> table, int64_t base, bool all, std::unique_ptr<Snapshot>* snapshot);
@@ -43,6 +44,7 @@ class Snapshot {
   int64_t rows(int shard) const { return rows_[shard]; }
   int64_t refused(int shard) const { return refused_[shard]; }
   int64_t filter_cells(int shard) const { return cells_[shard]; }
+  // Some of them may have rows again.
   const std::vector<int64_t>& erased() const { return erased_; }
 
   // Calls Status row(key, facts, values) for the rows of a shard in ascending order of row numbers, those on disk last;

@@ -115,7 +115,11 @@ TEST(Snapshot, OfWhatChangedHoldsTheRowsThatDifferAndTheKeysThatWent) {
       EXPECT_EQ(seen.filter, now.filter);
       // Rows of padding keys are counted, and a row may be set to what it was; no other is there for nothing.
       if (kind.tracking.is_on() == false) EXPECT_LE(needless, 4);
-      if (round == 0) EXPECT_TRUE(seen.rows.empty());
+      if (round == 0) {
+        EXPECT_TRUE(seen.rows.empty());
+        EXPECT_TRUE(snapshot->erased().empty());
+        for (int s = 0; s < trainee.table()->shards(); ++s) EXPECT_EQ(snapshot->refused(s), 0);
+      }
       if (HasFailure()) return;
       snapshot.reset();
       // What has happened since belongs to the next.

@@ -420,6 +420,7 @@ int64_t Table::Erase(const int64_t* keys, int64_t n) {
       if (changes_ != nullptr) changes_->LogErasure(shard, keys[i]);
       ++erased;
     } else if (history_ != nullptr) {
+      if (changes_ != nullptr) changes_->LogRefused(shard, keys[i]);
       history_->Forget(shard, hash);
     }
   }

@@ -168,9 +168,6 @@ class Table {
   // step is running.
   Status SetFacts(int64_t key, const RowFacts& facts);
 
-  // Forgets what is known of keys without a row. REQUIRES: the table tracks its keys; no step is running.
-  void ForgetRefused();
-
   // Adds or replaces one row with all its parts, [dim * (1 + slots)] floats, as a checkpoint holds them.
   Status Assign(int64_t key, const float* const* parts);
 
@@ -211,7 +208,10 @@ class Table {
                     });
     s.epoch += erased;
     Erased(erased);
-    if (history_ != nullptr && until > 0) history_->ForgetUntil(shard, until);
+    if (history_ != nullptr && until > 0) {
+      LogForgottenUntil(shard, until);
+      history_->ForgetUntil(shard, until);
+    }
     return erased;
   }
 
@@ -223,9 +223,9 @@ class Table {
   }
 
   // From now on the table follows which of its rows change (changes.h), so that it can be saved while it is trained;
-  // `erasures`: also which keys lose their rows, so that what has changed can be saved alone. REQUIRES: no step is
-  // running.
-  Status FollowChanges(bool erasures);
+  // `keys`: also which keys lose their rows or become known without a row, so that what has changed can be saved
+  // alone. REQUIRES: no step is running.
+  Status FollowChanges(bool keys);
   // Now, to ask later for what has changed since; kNoMoment if changes are not followed. REQUIRES: no step is running.
   int64_t Moment() { return changes_ == nullptr ? Changes::kNoMoment : changes_->EndInterval(); }
   // Whether a snapshot can hold just what has changed since.
@@ -385,6 +385,8 @@ class Table {
     if (changes_ != nullptr && changes_->is_watched()) ListForSnapshot(shard);
   }
   void ListForSnapshot(int shard);
+  // The refused keys last seen until then are about to be forgotten.
+  void LogForgottenUntil(int shard, int64_t until);
   // FailedPrecondition if it is; `what` the table cannot do meanwhile.
   Status CheckNotBeingSaved(const std::string& what) const;
   // All rows go: a snapshot under way fails.

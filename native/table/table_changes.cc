@@ -2,11 +2,12 @@
 #include <cstring>
 #include <new>
 
+#include "base/hash.h"
 #include "table/table.h"
 
 namespace mxrec {
 
-Status Table::FollowChanges(bool erasures) {
+Status Table::FollowChanges(bool keys) {
   if (changes_ == nullptr) {
     std::unique_ptr<Changes> changes(new Changes(shards(), std::max(config_.max_rows, config_.expected_rows)));
     bool enough = changes->usable();
@@ -20,7 +21,7 @@ Status Table::FollowChanges(bool erasures) {
     if (!enough) return Status::ResourceExhausted("table '" + config_.name + "': no memory left to follow its changes");
     changes_ = std::move(changes);
   }
-  if (erasures) changes_->LogErasures();
+  if (keys) changes_->LogKeys();
   return Status();
 }
 
@@ -63,6 +64,13 @@ void Table::ListForSnapshot(int shard) {
   ListRows(shard, &part);
 }
 
+void Table::LogForgottenUntil(int shard, int64_t until) {
+  if (changes_ == nullptr || !changes_->logs_keys()) return;
+  history_->ForEachRefused(shard, [&](const Candidate& candidate) {
+    if (candidate.time <= until) changes_->LogRefused(shard, candidate.key);
+  });
+}
+
 void Table::ListRows(int shard, Changes::Part* part) const {
   if (!part->is_open || part->is_listed || !part->failure.ok()) return;
   try {
@@ -78,7 +86,19 @@ void Table::ListRows(int shard, Changes::Part* part) const {
       part->keys.push_back(key);
     });
     if (history_ == nullptr) return;
-    history_->ForEachRefused(shard, [&](const Candidate& candidate) { part->refused.push_back(candidate); });
+    if (part->is_whole) {
+      history_->ForEachRefused(shard, [&](const Candidate& candidate) { part->refused.push_back(candidate); });
+    }
+    for (const auto& [key, mark] : part->met) {
+      if (part->is_whole || mark <= part->since) continue;
+      const uint64_t hash = HashKey(key);
+      const RowFacts facts = history_->Refused(shard, hash);
+      if (facts.count > 0 && history_->filter(shard) == nullptr) {
+        part->refused.push_back({key, facts.count, facts.time});
+      } else if (shards_[shard].index.Find(hash, key) == KeyIndex::kNone) {
+        part->forgotten.push_back(key);
+      }
+    }
     const AdmissionFilter* filter = history_->filter(shard);
     if (filter != nullptr) part->filter.assign(filter->cells(), filter->cells() + filter->size());
   } catch (const std::bad_alloc&) {

@@ -68,6 +68,7 @@ Status Table::Record(int shard, const int64_t* keys, const Tally& tally, int64_t
       } else if (handles[i] == kNoRow) {
         status = history_->Refuse(shard, hash, weight, time);
         if (!status.ok()) break;
+        if (changes_ != nullptr) changes_->LogRefused(shard, keys[i]);
         continue;
       } else {
         uint32_t fresh;
@@ -112,14 +113,6 @@ Status Table::Track(const Tracking& tracking) {
   return Status();
 }
 
-void Table::ForgetRefused() {
-  for (int s = 0; s < shards(); ++s) {
-    std::unique_lock<std::shared_mutex> lock(shards_[s].mutex);
-    KeysWillChange(s);
-    history_->ForgetAll(s);
-  }
-}
-
 RowFacts Table::Facts(int64_t key) const {
   if (history_ == nullptr) return RowFacts();
   const uint64_t hash = HashKey(key);
@@ -135,7 +128,10 @@ Status Table::SetFacts(int64_t key, const RowFacts& facts) {
   std::unique_lock<std::shared_mutex> lock(shards_[shard].mutex);
   KeysWillChange(shard);
   const int64_t row = shards_[shard].index.Find(hash, key);
-  if (row == KeyIndex::kNone) return history_->Restore(shard, hash, facts.count, facts.time);
+  if (row == KeyIndex::kNone) {
+    if (changes_ != nullptr) changes_->LogRefused(shard, key);
+    return history_->Restore(shard, hash, facts.count, facts.time);
+  }
   WillChange(row);
   history_->facts(static_cast<uint32_t>(row)) = facts;
   return Status();
