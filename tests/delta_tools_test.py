@@ -148,7 +148,7 @@ def test_diff_counts_what_dicts_count(run, original, tool):
 
 
 def test_a_delta_equals_all_rows_of_the_same_instant(tmp_path, tool):
-    """With admission, eviction and counts, which a delta has of the keys without a row and of changed rows alone."""
+    """With admission, eviction and counts, of which a delta has those that changed."""
     with model.process(), v1.Session() as session:
         tracked = Tracked(training.OPTIMIZERS["adagrad"], [{"by": "count", "below": 3}], rows=5000)
         session.run(v1.global_variables_initializer())

@@ -32,6 +32,15 @@ def test_by_address_example_goes_on_from_its_last_step(tmp_path):
     assert max(losses) < 0.5, "it learns: 0.69 is a guess"
 
 
+def test_incremental_example_goes_back_to_the_rows_it_had(tmp_path):
+    output = run(next(path for path in EXAMPLES if path.stem == "session_incremental"), tmp_path)
+    rows = re.search(r"step 160: loss [0-9.]+, ([0-9,]+) rows, saving what has changed", output).group(1)
+    assert re.search(f"restored step 160: loss [0-9.]+, {rows} rows", output)
+    kinds = {path.name for path in (tmp_path / "saved-model").glob("*sparse-model-*")}
+    whole = {"sparse-model-20", "sparse-model-120"}
+    assert kinds == whole | {f"delta-sparse-model-{step}" for step in range(20, 201, 20) if step not in (20, 120)}
+
+
 def test_the_script_in_the_page_on_addresses_runs(tmp_path):
     page = (EXAMPLES[0].parent.parent / "docs" / "shapes_and_addresses.md").read_text()
     (script,) = re.findall(r"```python\n(import .*?)```", page, re.DOTALL)

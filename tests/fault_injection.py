@@ -1,6 +1,6 @@
 """Has every single file operation of a save fail, and be the last one of its process, and looks at what is left.
 
-    python tests/fault_injection.py
+    python tests/fault_injection.py [deltas]
 
 A directory holds checkpoint model-1 of state A. Then state B is saved, under a new name or over model-1, and the n-th
 file operation of that save goes wrong, for n = 1, 2, … until a save is over before. Afterwards the latest checkpoint
@@ -12,6 +12,8 @@ moment: what a save of C does there first, to tidy up, goes wrong as well. What 
     die    a write stores half of its bytes; the operation and all after it fail, so the files stay as they are: as if
            the process had been killed right there
     kill   the same, by SIGKILL, in a process of its own. It is slow, so only some n are tried
+
+With "deltas", checkpoints hold what has changed where that is possible: under a new name.
 
 The operations are intercepted by fault_injection.c, which this script compiles and has loaded.
 """
@@ -31,6 +33,7 @@ SOURCE = pathlib.Path(__file__).with_suffix(".c")
 COUNT, ONCE, DIE, KILL = range(4)
 NAMES = {"over the same name": 1, "under a new name": 2}
 KILLS = 12  # of each name
+DELTAS = "deltas" in sys.argv[1:]
 VALUES = {"A": 1.0, "B": 2.0, "C": 3.0, "D": 4.0}
 
 
@@ -55,7 +58,7 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 from mx_rec.saver import saver as mx_saver  # noqa: E402
-from mx_rec.saver.saver_test import Model, native  # noqa: E402
+from mx_rec.saver.saver_test import Model, fill, native  # noqa: E402
 from mx_rec.util.log import logger  # noqa: E402
 
 v1 = tf.compat.v1
@@ -73,7 +76,10 @@ class Subject:
         self.saver = self.model.saver(max_to_keep=1)  # so that saves remove a checkpoint, too
 
     def set(self, value):
-        self.model.set(value, keys=range(int(value), int(value) + 5))
+        self.model.session.run(self.model.assign, {self.model.value: [value, value]})
+        for anchor in self.model.anchors.values():
+            native(anchor).erase(native(anchor).keys())  # a table that is emptied does not know what has changed
+            fill(anchor, list(range(int(value), int(value) + 5)), value)
 
     def state(self):
         found = {"dense": self.model.session.run(self.model.dense)}
@@ -85,7 +91,8 @@ class Subject:
         return found
 
     def save(self, directory, step):
-        return self.saver.save(self.model.session, os.path.join(directory, "model"), global_step=step)
+        path = os.path.join(directory, "model")
+        return self.saver.save(self.model.session, path, global_step=step, save_delta=DELTAS)
 
     def restore_latest(self, directory):
         """The state that is then in memory, after another one was."""
@@ -96,9 +103,11 @@ class Subject:
         return self.state()
 
     def forget(self, directory):
-        """Has the Saver know of model-1 alone."""
+        """Has the Saver know of model-1 alone, and deltas build on it."""
         self.saver.set_last_checkpoints_with_time([(os.path.join(directory, "model-1"), 0.0)])
         self.saver._checkpoints_to_be_deleted.clear()
+        if DELTAS:
+            self.saver.restore(self.model.session, os.path.join(directory, "model-1"))
 
 
 def same(one, other):

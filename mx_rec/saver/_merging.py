@@ -102,18 +102,14 @@ class MergedTable:
         return MergedColumn([link.floats(column) for link in self.links], self._chosen)
 
     def history(self) -> Optional[History]:
-        """Of keys with a row, as the row's link has it; of the others, as the last one has it, which has them all."""
+        """Of each key the newest record, without those of keys that were deleted since."""
         last = self._last.history()
         if last is None:
             return None
-        histories, chosen = [last], [np.arange(len(last.keys))]
-        for link, rows in zip(self.links[:-1], self._chosen):
-            history = link.history()
-            if history is not None:
-                alive = np.sort(link.keys()[rows])
-                histories.append(history)
-                chosen.append(_where(history.keys, lambda keys, alive=alive: _is_in(keys, alive)))
-        keys = np.concatenate([history.keys[rows] for history, rows in zip(histories, chosen)])
+        empty = np.empty(0, np.int64)
+        histories = [link.history() or History(0, empty, empty, empty) for link in self.links]
+        chosen = self._survivors([history.keys for history in histories])
+        keys = np.concatenate([history.keys[places] for history, places in zip(histories, chosen)])
         counts, times = ([getattr(h, name) for h in histories] for name in ("counts", "times"))
         return History(last.now, keys, MergedColumn(counts, chosen), MergedColumn(times, chosen))
 
@@ -136,20 +132,16 @@ class MergedTable:
 
     def find_history(self, keys) -> dict[int, tuple[int, int]]:
         """{key: (count, last time)} of those `keys` that the table has counted."""
-        counted, places = self._last.find_history(keys), self.find(keys)
-        for link in self.links[:-1]:
-            counted |= link.find_history([key for key, (files, _) in places.items() if files is link])
-        return counted
+        wanted, found = set(map(int, keys)), {}
+        for link in reversed(self.links):
+            found |= link.find_history(wanted)
+            wanted -= {*found, *_table_files.find_first(link.deleted(), wanted)}
+        return found
 
     @functools.cached_property
     def _chosen(self) -> list[np.ndarray]:
         """Of each link, the numbers of its rows that no later link replaces or deletes."""
-        chosen, gone = [], np.empty(0, np.int64)
-        for link in reversed(self.links):
-            keys = link.keys()
-            chosen.insert(0, _where(keys, lambda block, gone=gone: ~_is_in(block, gone)))
-            if link is not self.links[0]:
-                gone = np.unique(np.concatenate([gone, keys, link.deleted()]))
+        chosen = self._survivors([link.keys() for link in self.links])
         total = sum(map(len, chosen))
         if total != self.rows:
             raise damage(
@@ -157,6 +149,16 @@ class MergedTable:
                 f"contradicts the checkpoints that it builds on: together they have {total} rows, expected {self.rows} "
                 f"(table_rows in {_manifest.NAME})",
             )
+        return chosen
+
+    def _survivors(self, keys: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Given the keys that each link has something of: the places of those that are in no later link, nor deleted by
+        one."""
+        chosen, gone = [], np.empty(0, np.int64)
+        for link, held in zip(reversed(self.links), reversed(keys)):
+            chosen.insert(0, _where(held, lambda block, gone=gone: ~_is_in(block, gone)))
+            if link is not self.links[0]:
+                gone = np.unique(np.concatenate([gone, held, link.deleted()]))
         return chosen
 
     @functools.cached_property
