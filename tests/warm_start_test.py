@@ -410,6 +410,30 @@ def test_tables_with_rows_on_disk_and_tables_that_grow_start_warm(teachers, tmp_
         np.testing.assert_array_equal(model.dump(found)[0], expected["shared"][0])
 
 
+@pytest.mark.parametrize("is_rows_only", [False, True])
+def test_a_delta_brings_all_that_it_builds_on(is_rows_only, tmp_path):
+    table = model.table("t", v1.truncated_normal_initializer(seed=1))
+    ids = v1.placeholder(tf.int64, [None])
+    gradients = tf.gradients(tf.reduce_sum(sparse_lookup(table, ids) ** 2), [table.variable])
+    step = lazy_adam.create_hash_optimizer(0.1).apply_gradients(zip(gradients, [table.variable]))
+    saver = v1.train.Saver()
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        for number, keys in enumerate([range(100), range(50, 150), range(20, 30)]):
+            session.run(step, {ids: list(keys)})
+            table.native.erase([number, 60 + number])
+            saver.save(session, str(tmp_path / "model"), global_step=number, save_delta=True)
+    assert len(list(tmp_path.glob("delta-sparse-model-*"))) == 2
+    keys, values = model.dump(table)
+    table.native.clear()
+    warm_start(str(tmp_path), "t", rows_only=is_rows_only)
+    found, rows = model.dump(table)
+    np.testing.assert_array_equal(found, keys)
+    if is_rows_only:
+        values[:, 1:] = 0  # Adam's slots begin at 0
+    np.testing.assert_array_equal(rows, values)
+
+
 def test_more_rows_than_a_table_may_hold_are_refused(teachers):
     with tf.Graph().as_default():
         found = model.table("shared", v1.zeros_initializer(), rows=3)
