@@ -237,7 +237,10 @@ def _checkpoint(results):
                 rates = (_rate(results, name, "save", label), _rate(results, name, "restore", label))
                 rows.append((group["title"], label, *rates))
     header = ("", "", "save, MB/s", "restore, MB/s")
-    text = "Bytes of embeddings and slots; a save ends when the file system is flushed; files are in the page cache."
+    text = (
+        "Bytes of embeddings and slots; a save ends when the file system is flushed; restored files are not in the page"
+        " cache, but may be in that of the virtual machine's host."
+    )
     return f"## Checkpoints, Adam\n\n{text}\n\n" + _table(header, rows) if rows else ""
 
 

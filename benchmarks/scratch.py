@@ -24,8 +24,9 @@ def clean() -> None:
 def saver_measures(session, saver, name: str, payload: int) -> dict:
     """Measures "save" and "restore" of a stock Saver, in bytes of embeddings and slots.
 
-    The file system is flushed after a save. Without that one would measure memory: how soon a system's writes reach the
-    disk is the kernel's choice.
+    The file system is flushed after a save, and files are thrown out of the page cache before a restore. Without that
+    one would measure memory: how soon a system's writes reach the disk is the kernel's choice. (What the host of a
+    virtual machine has in its memory stays there.)
     """
     home = directory(name)
     prefix = str(home / "model")
@@ -39,5 +40,17 @@ def saver_measures(session, saver, name: str, payload: int) -> dict:
     assert written >= payload, f"the checkpoint has {written:,} bytes, the rows have {payload:,}"
     return {
         "save": Measure(save, payload, lead=0),
-        "restore": Measure(lambda i: saver.restore(session, f"{prefix}-0"), payload, lead=0),
+        "restore": Measure(
+            lambda i: saver.restore(session, f"{prefix}-0"), payload, lead=0, before=lambda: drop_from_page_cache(home)
+        ),
     }
+
+
+def drop_from_page_cache(home: pathlib.Path) -> None:
+    """Throws the files below `home` out of the page cache, once they are written."""
+    os.sync()
+    for path in home.rglob("*"):
+        if path.is_file():
+            handle = os.open(path, os.O_RDONLY)
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(handle)

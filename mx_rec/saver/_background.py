@@ -32,15 +32,22 @@ def start(what: str, work: Callable[[], None]) -> None:
 
 
 def wait() -> None:
-    """Returns when no save is under way, nor the removal of what it has replaced. RuntimeError if the last one failed,
-    once."""
+    """Returns when no save is under way, nor the removal of what saves have replaced. RuntimeError if the last one
+    failed, once."""
+    try:
+        wait_for_save()
+    finally:
+        _files.finish_removals()
+
+
+def wait_for_save() -> None:
+    """The same without the removals."""
     global _thread, _failure
     with _lock:
         if _thread is not None:
             _thread.join()
         _thread = None
         failure, _failure = _failure, None
-    _files.finish_removals()
     if failure is not None:
         what, error = failure
         raise RuntimeError(

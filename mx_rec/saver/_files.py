@@ -5,7 +5,8 @@ import shutil
 import threading
 
 _LARGE = 64 << 20
-_removals: list[threading.Thread] = []
+_lock = threading.Lock()
+_removals: dict[str, threading.Thread] = {}  # by absolute path
 
 
 def sync(path: str) -> None:
@@ -55,12 +56,22 @@ def is_same(one: str, other: str) -> bool:
 
 def remove(path: str) -> None:
     """Removes a file or a directory with all that is in it, as far as it can be removed."""
+    with _lock:
+        thread = _removals.get(os.path.abspath(path))
+    if thread is not None:
+        thread.join()
+    _remove(path)
+
+
+def _remove(path):
     try:
         os.unlink(path)
     except IsADirectoryError:
         shutil.rmtree(path, ignore_errors=True)
     except OSError:
         pass
+    with _lock:
+        _removals.pop(os.path.abspath(path), None)
 
 
 def remove_later(path: str) -> None:
@@ -68,20 +79,28 @@ def remove_later(path: str) -> None:
     0.25 s to let go of a gigabyte. The process does not end before it is done."""
     if _size(path) < _LARGE:
         return remove(path)
-    thread = threading.Thread(target=remove, args=(path,), name="mx_rec removal")
+    thread = threading.Thread(target=_remove, args=(path,), name="mx_rec removal")
+    with _lock:
+        _removals[os.path.abspath(path)] = thread
     try:
         thread.start()
     except RuntimeError:  # the interpreter is ending
-        remove(path)
-    else:
-        _removals.append(thread)
+        _remove(path)
 
 
-def _size(path):
-    return sum(os.lstat(os.path.join(parent, name)).st_size for parent, _, names in os.walk(path) for name in names)
+def is_being_removed(path: str) -> bool:
+    """Whether a thread of this process is at it."""
+    with _lock:
+        return os.path.abspath(path) in _removals
 
 
 def finish_removals() -> None:
     """Returns when all that was to be removed later is gone."""
-    while _removals:
-        _removals.pop().join()
+    with _lock:
+        threads = list(_removals.values())
+    for thread in threads:
+        thread.join()
+
+
+def _size(path):
+    return sum(os.lstat(os.path.join(parent, name)).st_size for parent, _, names in os.walk(path) for name in names)

@@ -81,7 +81,7 @@ class Leftovers:
 def survey(parent: str, name: Optional[str] = None, other_hosts: bool = False) -> Leftovers:
     """The leftovers in the directory `parent`. A pair of the checkpoint `name` in there is installed in any case;
     `other_hosts`: what was made on other machines is taken for left over, too."""
-    hidden = _directory.list_hidden(parent)
+    hidden = [one for one in _directory.list_hidden(parent) if not _files.is_being_removed(one.path)]
     busy = [one for one in hidden if one.is_alive() and not (other_hosts and one.host != _owner.host())]
     # Of a checkpoint that a process is at work on, nothing is touched: it may build on what another one left.
     busy_prefixes = {one.prefix for one in busy}
@@ -101,7 +101,6 @@ def survey(parent: str, name: Optional[str] = None, other_hosts: bool = False) -
 def settle(prefix: str) -> None:
     """Tidies up in the directory of `prefix` after saves of this machine's processes that ended, in preparation of a
     save of `prefix`. What a living process works on, and what other machines made, stays."""
-    _files.finish_removals()
     parent, name = os.path.split(prefix)
     with _settling:
         survey(parent, name).settle(name)

@@ -160,7 +160,7 @@ def _save(
 ):
     _check.boolean("is_incremental_checkpoint", is_incremental_checkpoint)
     _check.boolean("save_delta", save_delta)
-    _background.wait()
+    _background.wait_for_save()
 
     def stock(save_path, global_step, write_state):
         return _stock["save"](
