@@ -253,11 +253,12 @@ Status TableReader::Load(Table* table, const ParallelFor& parallel) {
     table->Erase(reinterpret_cast<const int64_t*>(deleted_.data->data()),
                  deleted_.data->size() / static_cast<int64_t>(sizeof(int64_t)));
   } else {
-    table->Clear();
+    table->Clear(true);
   }
   Status status = rows_ == 0 ? Status() : table->InsertRows(keys(), columns.data(), rows_, parallel, is_delta_);
   if (status.ok()) status = history_.Load(table, keys(), rows_, parallel);
   if (!status.ok()) table->Clear();
+  table->Trim();
   return status;
 }
 

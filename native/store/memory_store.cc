@@ -105,13 +105,18 @@ Status MemoryStore::Relayout(RowLayout layout) {
   return Status();
 }
 
-void MemoryStore::Clear() {
-  std::lock_guard<std::mutex> lock(slabs_mutex_);
-  for (size_t slab = 0; slab < pages_.size(); ++slab) rows_[slab].store(nullptr, std::memory_order_relaxed);
-  pages_.clear();
+void MemoryStore::Reset() {
   next_.store(0, std::memory_order_release);
-  owners_.Clear();
   for (Shard& s : shards_) s = Shard();
+}
+
+void MemoryStore::Trim() {
+  std::lock_guard<std::mutex> lock(slabs_mutex_);
+  // Slabs are mapped in ascending order, as their rows are taken.
+  const uint32_t used = SlabsBelow(end());
+  for (size_t slab = used; slab < pages_.size(); ++slab) rows_[slab].store(nullptr, std::memory_order_relaxed);
+  if (used < pages_.size()) pages_.erase(pages_.begin() + used, pages_.end());
+  if (used == 0) owners_.Clear();
 }
 
 int64_t MemoryStore::bytes() const { return end() * static_cast<int64_t>(stride_ * sizeof(float)); }

@@ -64,8 +64,15 @@ class MemoryStore {
   // The same for one row, wherever it is.
   static void ConvertRow(const RowLayout& old, const float* from, const RowLayout& layout, float* to);
 
-  // Frees everything. REQUIRES: no other call is running.
-  void Clear();
+  // Frees all rows. REQUIRES, as for the next: no other call is running.
+  void Clear() {
+    Reset();
+    Trim();
+  }
+  // The same, but keeps the memory for the rows that will follow, until Trim gives back what is left of it: a page that
+  // is mapped anew costs more than the row that is written to it.
+  void Reset();
+  void Trim();
 
   // Rows handed out in runs so far.
   uint32_t end() const { return next_.load(std::memory_order_acquire); }

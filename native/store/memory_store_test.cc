@@ -193,6 +193,22 @@ TEST(MemoryStore, RelayoutOfAnEmptyStoreOnlyChangesTheLayout) {
   EXPECT_TRUE(IsMarked(store, row));
 }
 
+TEST(MemoryStore, ResetKeepsTheMemoryUntilTrimGivesBackWhatIsLeftOfIt) {
+  MemoryStore store(RowLayout(1, {}), 1);
+  for (uint32_t i = 0; i < 3 * MemoryStore::kSlabRows; ++i) Allocate(&store, 0);
+  const float* const first = store.row(0);
+  store.Reset();
+  EXPECT_EQ(store.end(), 0u);
+  EXPECT_TRUE(store.Contains(2 * MemoryStore::kSlabRows));
+  for (uint32_t i = 0; i < MemoryStore::kSlabRows + 1; ++i) ASSERT_EQ(Allocate(&store, 0), i);
+  EXPECT_EQ(store.row(0), first);
+  store.Trim();
+  EXPECT_TRUE(store.Contains(MemoryStore::kSlabRows));
+  EXPECT_FALSE(store.Contains(2 * MemoryStore::kSlabRows));
+  EXPECT_EQ(store.OwnerOf(MemoryStore::kSlabRows), 0);
+  for (uint32_t i = MemoryStore::kSlabRows + 1; i < 3 * MemoryStore::kSlabRows; ++i) ASSERT_EQ(Allocate(&store, 0), i);
+}
+
 TEST(MemoryStore, ClearForgetsEverythingAndStartsAnew) {
   MemoryStore store(RowLayout(2, {{"a", 0}}), 2);
   for (uint32_t i = 0; i < MemoryStore::kSlabRows + 100; ++i) Allocate(&store, i % 2);

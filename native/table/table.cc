@@ -428,7 +428,7 @@ int64_t Table::Erase(const int64_t* keys, int64_t n) {
   return erased;
 }
 
-void Table::Clear() {
+void Table::Clear(bool keep_memory) {
   ForgetChanges();
   for (int s = 0; s < shards(); ++s) {
     std::unique_lock<std::shared_mutex> lock(shards_[s].mutex);  // preparation may be looking for hints
@@ -436,7 +436,8 @@ void Table::Clear() {
     ++shards_[s].epoch;
     if (history_ != nullptr) history_->ForgetAll(s);
   }
-  store_.Clear();
+  store_.Reset();
+  if (!keep_memory) store_.Trim();
   if (history_ != nullptr) history_->facts().Clear();
   if (tier_ != nullptr) {
     tier_->frames.Clear();

@@ -232,8 +232,10 @@ class Table {
   // Whether a snapshot can hold just what has changed since.
   bool KnowsSince(int64_t moment) const { return changes_ != nullptr && changes_->Knows(moment); }
 
-  // Removes everything, what is known of refused keys too, and gives the memory back. REQUIRES: no step is running.
-  void Clear();
+  // Removes everything, what is known of refused keys too, and gives the memory back; with `keep_memory`, that of the
+  // rows in memory stays for those that follow, until Trim. REQUIRES: no step is running.
+  void Clear(bool keep_memory = false);
+  void Trim() { store_.Trim(); }
 
   // Calls fn(key, handle) for every row, shard after shard, in ascending order of row numbers, those on disk last: an
   // order that the sequence of inserts and erases determines; after each shard's rows, refused(candidate) for its
