@@ -13,6 +13,7 @@
 // rows may be set by whoever may change the rows. The rest needs the table to itself.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -75,7 +76,7 @@ class Changes {
   };
 
   // `rows`: about how many the table will have, if that is known; else 0.
-  Changes(int shards, int64_t rows) : parts_(new Part[shards]), shards_(shards), marks_(rows) {}
+  Changes(int shards, int64_t rows) : parts_(new Part[shards]), shards_(shards), marks_(ColumnRows(rows)) {}
 
   bool usable() const { return marks_.usable(); }
 
@@ -111,6 +112,13 @@ class Changes {
 
  private:
   static constexpr int64_t kLast = UINT8_MAX;
+
+  // A column is in a huge page from a whole one on. This one is read at random in every step, and small beside the rows:
+  // it is in one from an eighth on. With small pages, steps of 26 tables of a million rows took 2 to 4 % longer.
+  static int64_t ColumnRows(int64_t rows) {
+    constexpr int64_t kPage = RowColumn<std::atomic<Mark>>::kSlabRows;
+    return rows >= kPage / 8 ? std::max(rows, kPage) : rows;
+  }
 
   std::unique_ptr<Part[]> parts_;
   int shards_;
