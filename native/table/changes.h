@@ -115,8 +115,8 @@ class Changes {
  private:
   static constexpr int64_t kLast = UINT8_MAX;
 
-  // A column is in a huge page from a whole one on. This one is read at random in every step, and small beside the rows:
-  // it is in one from an eighth on. With small pages, steps of 26 tables of a million rows took 2 to 4 % longer.
+  // A column is in a huge page from a whole one on. This one is read at random in every step, and small beside the
+  // rows: it is in one from an eighth on. With small pages, steps of 26 tables of a million rows took 2 to 4 % longer.
   static int64_t ColumnRows(int64_t rows) {
     constexpr int64_t kPage = RowColumn<std::atomic<Mark>>::kSlabRows;
     return rows >= kPage / 8 ? std::max(rows, kPage) : rows;
