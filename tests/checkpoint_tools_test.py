@@ -17,6 +17,7 @@ import training
 
 from mx_rec.cli import diff
 from mx_rec.saver import _finding, _manifest, _owner, _reading, _table_files, export, sparse
+from mx_rec.saver.incremental_test import crc32c
 
 v1 = tf.compat.v1
 
@@ -385,16 +386,6 @@ def test_contradictions_are_found_though_checksums_fit(run, tool):
         assert message in out and "CRC32C" not in out
         path.write_bytes(good)
         (directory / "manifest.json").write_text(manifest)
-
-
-def crc32c(data):
-    """Bit by bit, from the definition."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
 
 
 # ---- Checkpoints without a manifest, and empty tables.

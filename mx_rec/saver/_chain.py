@@ -8,7 +8,7 @@ A checkpoint that max_to_keep removes keeps its tables as long as a delta builds
 """
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple, Optional
 
 from mx_rec.saver import _directory, _manifest
@@ -19,6 +19,14 @@ class Link(NamedTuple):
 
     directory: str
     manifest: Optional[_manifest.Manifest]  # None: written by the original SDK
+
+    @property
+    def tables(self) -> Mapping[str, Optional[_manifest.TableEntry]]:
+        """Its tables by name, each with its part of the manifest; None without one."""
+        if self.manifest is not None:
+            return self.manifest.tables
+        names = sorted(os.listdir(self.directory))
+        return {name: None for name in names if os.path.isdir(os.path.join(self.directory, name, "key"))}
 
     @property
     def is_delta(self) -> bool:

@@ -83,10 +83,11 @@ def at_home(prefix: str, directory: str) -> str:
     """`prefix`, as a state file in `directory` names it, but in there if it is there: a directory may have several
     names, and one that was copied or moved still names the place where it was written."""
     here = os.path.join(directory, os.path.basename(prefix))
-    return prefix if _exists(prefix) and not _exists(here) else here
+    return prefix if exists(prefix) and not exists(here) else here
 
 
-def _exists(prefix):
+def exists(prefix: str) -> bool:
+    """Whether a half of a checkpoint is there."""
     return os.path.exists(prefix + ".index") or os.path.isdir(_directory.of(prefix))
 
 
@@ -95,7 +96,7 @@ def _directory_of(path):
     if is_sparse_directory(path):
         return os.path.normpath(path)
     prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path)
-    if "://" in prefix or not os.path.basename(prefix):
+    if not _directory.is_local(prefix) or not os.path.basename(prefix):
         return None
     directory = _recovery.locate(prefix).sparse
     return directory if os.path.isdir(directory) else None

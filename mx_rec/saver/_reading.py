@@ -93,12 +93,7 @@ def open_checkpoint(path: str) -> Checkpoint:
 
 def open_tables(link: _chain.Link) -> dict[str, TableFiles]:
     """The tables in one directory, as it has them: of a delta, what has changed."""
-    if link.manifest is not None:
-        entries = link.manifest.tables
-    else:
-        names = sorted(os.listdir(link.directory))
-        entries = {name: None for name in names if os.path.isdir(os.path.join(link.directory, name, "key"))}
-    return {name: TableFiles(name, os.path.join(link.directory, name), entry) for name, entry in entries.items()}
+    return {name: TableFiles(name, os.path.join(link.directory, name), entry) for name, entry in link.tables.items()}
 
 
 def _read_head(directory):

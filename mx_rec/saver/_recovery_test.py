@@ -9,24 +9,16 @@ import threading
 import pytest
 import tensorflow as tf
 
-from mx_rec._native import table as native_table
-from mx_rec.saver import _directory, _manifest, _owner, _recovery, saver
+from mx_rec.saver import _directory, _manifest, _owner, _recovery
 from mx_rec.saver._pair import Pair
 from mx_rec.saver._transaction import Transaction
-from mx_rec.saver.saver_test import Model, tree
+from mx_rec.saver.saver_test import Model, installed, tree
+
+__all__ = ["installed"]
 
 v1 = tf.compat.v1
 HERE = _owner.host()
 ELSEWHERE = "else-where"
-
-
-@pytest.fixture(autouse=True)
-def installed():
-    saver.install()
-    with tf.Graph().as_default():  # else TensorFlow 2 runs a Saver eagerly
-        yield
-    saver.uninstall()
-    native_table.clear_all()
 
 
 @pytest.fixture(scope="module")

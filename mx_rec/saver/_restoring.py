@@ -37,16 +37,14 @@ def verify(directory: str, tables: list, dense: Optional[str], is_chosen: bool, 
             "checkpoint, or pass the Saver a var_list without table variables to restore the dense part alone"
         )
     chain = _chain.links(directory)
-    manifest = chain[-1].manifest
+    manifest, held = chain[-1].manifest, chain[-1].tables
     if manifest is None:
         logger.warning(
             "checkpoint '%s' has no %s (the original SDK writes none): sizes are checked, contents cannot be",
             directory,
             _manifest.NAME,
         )
-        held = {name: None for name in os.listdir(directory) if os.path.isdir(os.path.join(directory, name, "key"))}
     else:
-        held = manifest.tables
         crc = None if dense is None else _directory.dense_crc32c(dense)
         if manifest.dense_index_crc32c is not None and crc not in (None, manifest.dense_index_crc32c):
             _differ(
@@ -139,7 +137,7 @@ def check_room(table, directory: str, entry: Optional[_manifest.TableEntry]) -> 
 def _verify_table(link, table, may, is_held):
     name, native, directory = table.table_name, table.native, link.directory
     path = table_directory(directory, name)
-    entry = None if link.manifest is None else link.manifest.tables[name]
+    entry = link.tables[name]
     if entry is not None and entry.dim != native.dim:
         raise ValueError(
             f"checkpoint '{directory}': table '{name}' has dim {entry.dim} on disk, {native.dim} in the model; create "

@@ -11,11 +11,10 @@ import time
 from tensorflow.python.training import basic_session_run_hooks
 
 from mx_rec._config import process
+from mx_rec._patch import Patch
 from mx_rec.saver import _background
 
-_Hook = basic_session_run_hooks.CheckpointSaverHook
 _wants_delta: contextvars.ContextVar[bool] = contextvars.ContextVar("mx_rec_wants_delta", default=False)
-_stock = {}
 
 
 def wants_delta() -> bool:
@@ -23,31 +22,18 @@ def wants_delta() -> bool:
     return _wants_delta.get()
 
 
-def install() -> None:
-    for name, ours in (("after_create_session", _after_create_session), ("after_run", _after_run), ("end", _end),
-                       ("_save", _save)):  # fmt: skip
-        _stock[name] = getattr(_Hook, name)
-        ours.__doc__ = _stock[name].__doc__
-        setattr(_Hook, name, ours)
-
-
-def uninstall() -> None:
-    for name, stock in _stock.items():
-        setattr(_Hook, name, stock)
-
-
 def _is_incremental():
     return process.config is not None and process.config.is_incremental_checkpoint
 
 
 def _after_create_session(self, session, coord):
-    _stock["after_create_session"](self, session, coord)
+    PATCHES["after_create_session"].stock(self, session, coord)
     self._mx_rec_whole_at = self._mx_rec_delta_at = time.monotonic()
 
 
 def _after_run(self, run_context, run_values):
     if not _is_incremental():
-        return _stock["after_run"](self, run_context, run_values)
+        return PATCHES["after_run"].stock(self, run_context, run_values)
     config, now = process.config, time.monotonic()
     is_whole = now - self._mx_rec_whole_at >= config.save_checkpoint_due_time
     if not is_whole and now - self._mx_rec_delta_at < config.save_delta_checkpoints_secs:
@@ -69,12 +55,23 @@ def _after_run(self, run_context, run_values):
 
 def _end(self, session):
     with _background.foreground():
-        _stock["end"](self, session)
+        PATCHES["end"].stock(self, session)
     _background.wait()
 
 
 def _save(self, session, step):
     if not self._listeners:
-        return _stock["_save"](self, session, step)
+        return PATCHES["_save"].stock(self, session, step)
     with _background.foreground():
-        return _stock["_save"](self, session, step)
+        return PATCHES["_save"].stock(self, session, step)
+
+
+PATCHES = {
+    name: Patch(lambda: basic_session_run_hooks.CheckpointSaverHook, name, ours)
+    for name, ours in (
+        ("after_create_session", _after_create_session),
+        ("after_run", _after_run),
+        ("end", _end),
+        ("_save", _save),
+    )
+}

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow.python.training import warm_starting_util
 
 from mx_rec.core import _graph
-from mx_rec.saver import _chain, _directory, _finding, _recovery
+from mx_rec.saver import _chain, _finding, _recovery
 
 v1 = tf.compat.v1
 
@@ -36,14 +36,8 @@ class TableSource:
     @property
     def links(self):
         """(directory with the table's columns, its entry in the manifest or None, whether it is a delta)."""
-        return [
-            (
-                os.path.join(link.directory, self.name),
-                None if link.manifest is None else link.manifest.tables[self.name],
-                link.is_delta,
-            )
-            for link in self.chain
-        ]
+        name = self.name
+        return [(os.path.join(link.directory, name), link.tables[name], link.is_delta) for link in self.chain]
 
 
 def sources_of(paths, selectors, vocab_infos, previous_names) -> list[Source]:
@@ -88,22 +82,18 @@ def _prefix(path):
         exported = os.path.join(path, "variables", "variables")
         if state is not None:
             prefix = _finding.at_home(state.model_checkpoint_path, path)
-        elif _exists(exported):
+        elif _finding.exists(exported):
             prefix = exported
         else:
             raise ValueError(
                 f"warm start: directory '{path}' has no checkpoint: it holds no file named 'checkpoint', nor an "
                 "exported model; give the directory that a training saved to, or a checkpoint's prefix (D/model-7)"
             )
-    if not _exists(prefix):
+    if not _finding.exists(prefix):
         raise ValueError(
             f"warm start: there is no checkpoint '{prefix}'; give a prefix (D/model-7) or a directory with checkpoints"
         )
     return prefix
-
-
-def _exists(prefix):
-    return os.path.exists(prefix + ".index") or os.path.isdir(_directory.of(prefix))
 
 
 @dataclasses.dataclass
@@ -203,11 +193,7 @@ def _table_source(table, source):
             f"directory '{directory}'); select its variables only, or give another checkpoint"
         )
     chain = _chain.links(directory)
-    manifest = chain[-1].manifest
-    if manifest is None:
-        held = {found: None for found in os.listdir(directory) if os.path.isdir(os.path.join(directory, found, "key"))}
-    else:
-        held = manifest.tables
+    held = chain[-1].tables
     if name not in held:
         raise ValueError(
             f"{what}: checkpoint '{source.prefix}' has no table '{name}', only {sorted(held)}; select other tables in "

@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saver_pb2
 
-from mx_rec._native import table as native_table
-from mx_rec.saver import saver
-from mx_rec.saver.saver_test import Model
+from mx_rec.saver.saver_test import Model, installed
+
+__all__ = ["installed"]
 
 v1 = tf.compat.v1
 FORMS = {
@@ -26,15 +26,6 @@ FORMS = {
     "other list": ({}, {"latest_filename": "my_list"}),
     "no list": ({}, {"write_state": False}),
 }
-
-
-@pytest.fixture(autouse=True)
-def installed():
-    saver.install()
-    with tf.Graph().as_default():  # else TensorFlow 2 runs a Saver eagerly
-        yield
-    saver.uninstall()
-    native_table.clear_all()
 
 
 def dense_names(directory):

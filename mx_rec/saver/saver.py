@@ -33,42 +33,29 @@ from tensorflow.python.util import compat
 
 from mx_rec import _check
 from mx_rec._config import Config, process
+from mx_rec._patch import Patch
 from mx_rec.saver import _background, _chain, _directory, _recovery, _restoring, _state, _timers, _tip, _training
 from mx_rec.saver._saving import Plan, Saving, explained
 from mx_rec.util.log import logger
 
-# TensorFlow's methods that ours stand in for. Kept after uninstall(), as somebody may hold on to one of ours.
-_stock = {}
-_installed = False
 _last_sparse_dir: Optional[str] = None
 _saved: set[str] = set()  # prefixes of the checkpoints saved since init
 
 
 def install() -> None:
     """Makes every Saver built from now on take care of tables. Repeating it changes nothing."""
-    global _installed
-    if _installed:
-        return
-    for name, ours in (("_build", _build), ("save", _save), ("restore", _restore)):
-        _stock[name] = getattr(tf_saver.Saver, name)
-        ours.__doc__ = _stock[name].__doc__
-        setattr(tf_saver.Saver, name, ours)
-    _timers.install()
-    _installed = True
+    for patch in (*_PATCHES.values(), *_timers.PATCHES.values()):
+        patch.install()
 
 
 def uninstall() -> None:
     """Puts TensorFlow's own methods back, when a save under way has ended. Repeating it changes nothing. RuntimeError
     if that save failed."""
-    global _installed
     try:
         _background.wait()  # first, as the save that ends is remembered
     finally:
-        if _installed:
-            for name, stock in _stock.items():
-                setattr(tf_saver.Saver, name, stock)
-            _timers.uninstall()
-        _installed = False
+        for patch in (*_PATCHES.values(), *_timers.PATCHES.values()):
+            patch.uninstall()
         _saved.clear()
         _tip.set_current(None)
 
@@ -124,7 +111,7 @@ def _build(self, checkpoint_path, build_save, build_restore):
                 self._mx_rec_is_chosen = self._var_list is not None  # the script says what to restore
                 self._mx_rec_tables_only = not dense
                 self._var_list = dense or [_TablesOnly()]
-    return _stock["_build"](self, checkpoint_path, build_save, build_restore)
+    return _PATCHES["_build"].stock(self, checkpoint_path, build_save, build_restore)
 
 
 def _anchors(saver, sess):
@@ -163,7 +150,7 @@ def _save(
     _background.wait_for_save()
 
     def stock(save_path, global_step, write_state):
-        return _stock["save"](
+        return _PATCHES["save"].stock(
             self,
             sess,
             save_path,
@@ -278,7 +265,7 @@ def _restore(self, sess, save_path):
     if tables and not tables_only:
         _restore_dense(self, sess, dense)
     elif save_path is None or not tables_only:
-        _stock["restore"](self, sess, dense)
+        _PATCHES["restore"].stock(self, sess, dense)
     if verified is not None and verified.tables:
         _restoring.load(verified, sess.graph)
     if anchors:
@@ -290,7 +277,7 @@ def _restore_dense(saver, sess, dense):
     """TensorFlow's restore. Of a file that was cut it raises an OutOfRangeError that does not name it, which training
     loops would take for the end of their data."""
     try:
-        _stock["restore"](saver, sess, dense)
+        _PATCHES["restore"].stock(saver, sess, dense)
     except (tf.errors.OutOfRangeError, tf.errors.DataLossError) as error:
         message = f"the dense part of checkpoint '{dense}' is damaged, restore another one: {error.message}"
         raise tf.errors.DataLossError(error.node_def, error.op, message) from error
@@ -315,3 +302,9 @@ def _version(prefix):
         f"init asks for restore_model_version={version}, but there is no checkpoint '{stem}{version}'; there are those "
         f"of the steps {known}; choose one of them, or leave it out to restore the latest"
     )
+
+
+_PATCHES = {
+    name: Patch(lambda: tf_saver.Saver, name, ours)
+    for name, ours in (("_build", _build), ("save", _save), ("restore", _restore))
+}
