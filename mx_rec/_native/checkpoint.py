@@ -97,30 +97,51 @@ def knows_since(table: NativeTable, moment: int) -> bool:
     return bool(known.value)
 
 
-def verify(table: NativeTable, directory: str, expected: Mapping[str, FileFacts], is_delta: bool = False) -> None:
+def verify(
+    table: NativeTable, directory: str, expected: Mapping[str, FileFacts], is_delta: bool = False, contents: bool = True
+) -> None:
     """Raises unless `directory` can be loaded into the table: ValueError if a file is damaged or cut, or holds rows of
-    another dim; MemoryError if there are more rows than the table may hold. Touches nothing. `expected` may be empty.
+    another dim; MemoryError if there are more rows than the table may hold. Without `contents`, as far as sizes tell.
+    Touches nothing. `expected` may be empty.
     """
-    files = (_File * max(1, len(expected)))()
-    for file, (name, facts) in zip(files, expected.items()):
-        file.name, file.bytes, file.crc32c = name.encode(), facts.bytes, facts.crc32c
     check(
         library.core().mxrec_checkpoint_verify(
-            table.name.encode(), os.fsencode(directory), ctypes.c_int32(is_delta), files, ctypes.c_int32(len(expected))
+            table.name.encode(),
+            os.fsencode(directory),
+            ctypes.c_int32(is_delta),
+            _files(expected),
+            ctypes.c_int32(len(expected)),
+            ctypes.c_int32(contents),
         )
     )
 
 
-def load(table: NativeTable, directory: str, is_delta: bool = False) -> int:
-    """Replaces the table's rows by those in `directory`, which was verified, or adds those of a delta to them. Returns
-    their number."""
+def load(
+    table: NativeTable, directory: str, is_delta: bool = False, expected: Optional[Mapping[str, FileFacts]] = None
+) -> int:
+    """Replaces the table's rows by those in `directory`, or adds those of a delta to them. Returns their number. With
+    `expected` it raises what verify would, and leaves the table as it was, or empty; without, all was verified before.
+    """
+    expected = expected or {}
     rows = ctypes.c_int64()
     check(
         library.core().mxrec_checkpoint_load(
-            table.name.encode(), os.fsencode(directory), ctypes.c_int32(is_delta), ctypes.byref(rows)
+            table.name.encode(),
+            os.fsencode(directory),
+            ctypes.c_int32(is_delta),
+            _files(expected),
+            ctypes.c_int32(len(expected)),
+            ctypes.byref(rows),
         )
     )
     return rows.value
+
+
+def _files(expected):
+    files = (_File * max(1, len(expected)))()
+    for file, (name, facts) in zip(files, expected.items()):
+        file.name, file.bytes, file.crc32c = name.encode(), facts.bytes, facts.crc32c
+    return files
 
 
 def crc32c(data, crc: int = 0) -> int:

@@ -43,7 +43,12 @@ class Facts:
     seen: int
     refused: int
     candidates: int
-    mutations: int  # training batches, writes and evictions so far (native/table/table.h)
+    mutations: int  # training batches, writes, evictions and loads so far (native/table/table.h)
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether the table is as it was made."""
+        return self.mutations == 0 and self.inserted == 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,10 @@
-"""Restoring tables: everything is verified before the first one is touched."""
+"""Restoring tables: everything is verified before a table that holds something is touched.
 
+A table that holds nothing, as after the start of a process, is filled while its files are verified: they are read once,
+and it is emptied again if something is wrong.
+"""
+
+import contextlib
 import os
 import time
 from collections.abc import Mapping
@@ -24,10 +29,12 @@ class Verified(NamedTuple):
     tables: list  # those that it has
     entries: Mapping[str, Optional[_manifest.TableEntry]]  # of its last link, by table; None: no manifest
     to_load: list  # of `tables`, those that do not hold all of it already
+    untouched: list  # of these, those that hold nothing, whose files were verified as far as sizes tell
 
 
 def verify(directory: str, tables: list, dense: Optional[str], is_chosen: bool, graph) -> Verified:
     """Raises unless all `tables` can be loaded from `directory`, and are all there is; see _lenient.py for exceptions.
+    Of tables that hold nothing, damaged contents are left for loading to find.
     `dense` is the prefix of the dense part, or None if it does not matter; `is_chosen`: the script has listed what to
     restore, so tables beside these are not missed; `graph`: the one that is restored."""
     may = allowed()
@@ -53,7 +60,7 @@ def verify(directory: str, tables: list, dense: Optional[str], is_chosen: bool, 
                 "by another save than these tables",
                 "other_dense_part",
             )
-    to_load = []
+    to_load, untouched = [], []
     for table in tables:
         if table.table_name not in held:
             _differ(
@@ -63,10 +70,13 @@ def verify(directory: str, tables: list, dense: Optional[str], is_chosen: bool, 
             )
             continue
         is_held = _live.holds(table, _live.token(chain[-1], table.table_name), graph)
+        is_untouched = not is_held and table.native.facts().is_untouched
         if not is_held:
             to_load.append(table)
+        if is_untouched:
+            untouched.append(table)
         for link in chain:
-            _verify_table(link, table, may, is_held)
+            _verify_table(link, table, may, is_held, is_untouched)
     unused = sorted(set(held) - {table.table_name for table in tables})
     if unused:
         _differ(
@@ -74,24 +84,32 @@ def verify(directory: str, tables: list, dense: Optional[str], is_chosen: bool, 
             f"checkpoint '{directory}': tables {unused} are not restored: the model, or the Saver, does not have them",
             "unused_tables",
         )
-    return Verified(chain, [table for table in tables if table.table_name in held], held, to_load)
+    return Verified(chain, [table for table in tables if table.table_name in held], held, to_load, untouched)
 
 
-def load(verified: Verified, graph) -> None:
-    """Replaces the rows of the tables, and what they know of their keys, by those of the checkpoint."""
-    started = time.monotonic()
+@contextlib.contextmanager
+def loading(verified: Verified, graph):
+    """Replaces the rows of the tables, and what they know of their keys, by those of the checkpoint: of tables that
+    hold nothing before the body runs, of the others after it. If the files of the former turn out to be damaged, or the
+    body raises, the tables are as they were."""
     directory = verified.chain[-1].directory
     if not verified.to_load:
         logger.info("the tables hold what is in %s", directory)
+        yield
         return
-    _training.put_aside(verified.to_load, graph)
-    _tip.set_current(None)
-    for table in verified.to_load:
-        for link in verified.chain:
-            path = table_directory(link.directory, table.table_name)
-            checkpoint.load(table.native, path, link.is_delta)
-        _history.restore(table, path, verified.entries[table.table_name])
-        _live.note(table.table_name, _live.token(verified.chain[-1], table.table_name), _live.state_of(table))
+    started = time.monotonic()
+    others = [table for table in verified.to_load if table not in verified.untouched]
+    trackings = {table.table_name: table.native.tracking for table in verified.untouched}
+    try:
+        _load(verified, verified.untouched, graph)
+        seconds = time.monotonic() - started
+        yield
+    except BaseException:
+        for table in verified.untouched:
+            _undo(table, trackings[table.table_name])
+        raise
+    started = time.monotonic() - seconds
+    _load(verified, others, graph)
     _set_tip(verified)
     logger.info(
         "restored %d tables, %d rows in %.1f s: %s%s",
@@ -101,6 +119,35 @@ def load(verified: Verified, graph) -> None:
         directory,
         "" if len(verified.chain) == 1 else f", a chain of {len(verified.chain)} checkpoints",
     )
+
+
+def _load(verified, tables, graph):
+    if not tables:
+        return
+    _training.put_aside(tables, graph)
+    _tip.set_current(None)
+    for table in tables:
+        _load_table(verified, table)
+
+
+def _load_table(verified, table):
+    name = table.table_name
+    for link in verified.chain:
+        path, entry = table_directory(link.directory, name), link.tables[name]
+        is_verified = table not in verified.untouched or entry is None
+        checkpoint.load(table.native, path, link.is_delta, None if is_verified else entry.files)
+    _history.restore(table, path, verified.entries[name])
+    _live.note(name, _live.token(verified.chain[-1], name), _live.state_of(table))
+
+
+def _undo(table, tracking):
+    """Empties a table that was empty."""
+    table.native.clear()
+    _live.note(table.table_name, None, ())
+    if tracking is not None:
+        table.native.restore_tracking(
+            tracking.access_threshold, tracking.eviction_threshold, tracking.coefficient, tracking.step
+        )
 
 
 def _set_tip(verified):
@@ -134,7 +181,7 @@ def check_room(table, directory: str, entry: Optional[_manifest.TableEntry]) -> 
         )
 
 
-def _verify_table(link, table, may, is_held):
+def _verify_table(link, table, may, is_held, is_untouched):
     name, native, directory = table.table_name, table.native, link.directory
     path = table_directory(directory, name)
     entry = link.tables[name]
@@ -145,7 +192,8 @@ def _verify_table(link, table, may, is_held):
         )
     check_room(table, directory, entry)
     if not is_held:
-        checkpoint.verify(native, path, {} if entry is None else entry.files, link.is_delta)
+        files = {} if entry is None else entry.files
+        checkpoint.verify(native, path, files, link.is_delta, contents=not is_untouched)
     held = set(os.listdir(path)) - {"key", "embedding", *_history.COLUMNS} if entry is None else entry.slots
     fresh = [slot for slot in native.slots if slot not in held]
     if fresh:

@@ -17,6 +17,7 @@ a checkpoint of the same name (an Estimator that restarts does), a crash in step
 one in step 2 or 3 the new one, both halves of which are found under the hidden names (_pair.py, _recovery.py).
 """
 
+import contextlib
 import os
 import re
 from typing import Optional
@@ -262,12 +263,12 @@ def _restore(self, sess, save_path):
         if tables and (tables_only or checkpoint_management.checkpoint_exists_internal(dense)):
             is_chosen = getattr(self, "_mx_rec_is_chosen", False)
             verified = _restoring.verify(directory, tables, None if tables_only else dense, is_chosen, sess.graph)
-    if tables and not tables_only:
-        _restore_dense(self, sess, dense)
-    elif save_path is None or not tables_only:
-        _PATCHES["restore"].stock(self, sess, dense)
-    if verified is not None and verified.tables:
-        _restoring.load(verified, sess.graph)
+    has_tables = verified is not None and verified.tables
+    with _restoring.loading(verified, sess.graph) if has_tables else contextlib.nullcontext():
+        if tables and not tables_only:
+            _restore_dense(self, sess, dense)
+        elif save_path is None or not tables_only:
+            _PATCHES["restore"].stock(self, sess, dense)
     if anchors:
         # They are in no file, yet a MonitoredSession starts only when every variable is initialised.
         sess.run([anchor.initializer for anchor in anchors])

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace mxrec {
 namespace {
@@ -82,15 +83,63 @@ class PosixWritableFile : public WritableFile {
 
 class PosixFileView : public FileView {
  public:
-  PosixFileView(void* data, int64_t size)
-      : FileView(static_cast<const char*>(data), size), mapped_(data), bytes_(static_cast<size_t>(size)) {}
+  // Takes over both descriptors; `direct` reads past the page cache, or is -1.
+  PosixFileView(std::string path, int fd, int direct, void* data, int64_t size)
+      : FileView(static_cast<const char*>(data), size), path_(std::move(path)), fd_(fd), direct_(direct) {}
   ~PosixFileView() override {
-    if (mapped_ != nullptr) munmap(mapped_, bytes_);
+    if (data() != nullptr) munmap(const_cast<char*>(data()), static_cast<size_t>(size()));
+    close(fd_);
+    if (direct_ >= 0) close(direct_);
+  }
+
+  // Past the page cache a disk that delivers 4.4 GB/s does so at a tenth of a core; through it, 0.5 to 5 GB/s were
+  // measured, for up to 2 ns a byte: pages must be found, and on a virtual machine the host must find them, too.
+  Status Read(int64_t offset, int64_t n, Use use, char* buffer, const char** at) const override {
+    const int64_t begin = offset / kBlock * kBlock, end = (offset + n + kBlock - 1) / kBlock * kBlock;
+    *at = buffer + (offset - begin);
+    int64_t got = 0;
+    if (use == Use::kOnce && direct_ >= 0 && !IsCached(begin, end)) {
+      const int error = ReadAtLeast(direct_, begin, offset + n - begin, buffer, end - begin, &got);
+      if (error == 0 && got >= offset + n - begin) return Status();
+      if (error != 0 && error != EINVAL) return Failed(begin + got, error);  // EINVAL: it cannot do that after all
+      got = 0;
+    }
+    const int error = ReadAtLeast(fd_, offset, n, buffer + (offset - begin), n, &got);
+    if (error != 0) return Failed(offset + got, error);
+    if (got == n) return Status();
+    return Status::IoError("cannot read '" + path_ + "': it ends at offset " + std::to_string(offset + got) +
+                           ", it had " + std::to_string(size()) + " bytes before");
   }
 
  private:
-  void* mapped_;
-  size_t bytes_;
+  // Reads `n` bytes, but does not ask again once it has got `least`: behind a file's end a direct read is refused.
+  // 0, or what the system said; less than `least` bytes only at the end of the file.
+  static int ReadAtLeast(int fd, int64_t offset, int64_t least, char* to, int64_t n, int64_t* got) {
+    while (*got < least) {
+      const ssize_t more = pread(fd, to + *got, static_cast<size_t>(n - *got), offset + *got);
+      if (more == 0) return 0;
+      if (more < 0 && errno == EINTR) continue;
+      if (more < 0) return errno;
+      *got += more;
+    }
+    return 0;
+  }
+
+  // Whether all of it can be had without the disk.
+  bool IsCached(int64_t begin, int64_t end) const {
+    std::vector<unsigned char> pages(static_cast<size_t>((end - begin) / kBlock));
+    const int64_t n = std::min(end, size()) - begin;
+    if (mincore(const_cast<char*>(data()) + begin, static_cast<size_t>(n), pages.data()) != 0) return true;
+    pages.resize(static_cast<size_t>((n + kBlock - 1) / kBlock));
+    return std::all_of(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; });
+  }
+
+  Status Failed(int64_t offset, int error) const {
+    return Status::IoError("cannot read '" + path_ + "' at offset " + std::to_string(offset) + ": " + strerror(error));
+  }
+
+  std::string path_;
+  int fd_, direct_;
 };
 
 class PosixScratchFile : public ScratchFile {
@@ -147,6 +196,14 @@ class PosixScratchFile : public ScratchFile {
   int fd_;
 };
 
+// The same file again, to be read past the page cache; -1 if it cannot.
+int OpenDirect(int fd) {
+  return open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+}
+
+// Reading a smaller file past the page cache would gain nothing.
+constexpr int64_t kWorthwhile = 1 << 20;
+
 class PosixEnv : public Env {
  public:
   Status Create(const std::string& path, std::unique_ptr<WritableFile>* file) override {
@@ -170,14 +227,17 @@ class PosixEnv : public Env {
     } else if (!S_ISREG(facts.st_mode)) {
       status = Status::IoError("cannot read '" + path + "': not a regular file");
     } else if (facts.st_size == 0) {
-      view->reset(new PosixFileView(nullptr, 0));  // the kernel maps no empty files
+      view->reset(new PosixFileView(path, fd, -1, nullptr, 0));  // the kernel maps no empty files
+      return status;
     } else {
       void* data = mmap(nullptr, static_cast<size_t>(facts.st_size), PROT_READ, MAP_SHARED, fd, 0);
       if (data == MAP_FAILED) {
         status = Failure("map", path, errno);
       } else {
         madvise(data, static_cast<size_t>(facts.st_size), MADV_SEQUENTIAL);  // read well ahead
-        view->reset(new PosixFileView(data, facts.st_size));
+        view->reset(
+            new PosixFileView(path, fd, facts.st_size < kWorthwhile ? -1 : OpenDirect(fd), data, facts.st_size));
+        return status;
       }
     }
     close(fd);

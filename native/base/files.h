@@ -26,12 +26,23 @@ class WritableFile {
   virtual Status Close() = 0;
 };
 
-// A whole file in memory, read-only, until destroyed. REQUIRES: nobody shortens the file meanwhile.
+// A whole file, read-only, until destroyed. REQUIRES: nobody shortens the file meanwhile.
 class FileView {
  public:
+  static constexpr int64_t kBlock = 4096;
+
   virtual ~FileView() = default;
+  // The file in memory. What is touched is read from the disk then; if it cannot be read, the process dies.
   const char* data() const { return data_; }
   int64_t size() const { return size_; }
+
+  enum class Use {
+    kAgain,  // the bytes stay in the page cache
+    kOnce,   // those that are not there already are read past it where the file system can do that
+  };
+  // Reads bytes [offset, offset + n), which are in the file, to somewhere in `buffer`, and sets *at to where they are.
+  // Several threads may do so at once. REQUIRES: the buffer begins at a multiple of kBlock and is n + 2 * kBlock long.
+  virtual Status Read(int64_t offset, int64_t n, Use use, char* buffer, const char** at) const = 0;
 
  protected:
   FileView(const char* data, int64_t size) : data_(data), size_(size) {}

@@ -1,16 +1,20 @@
-// Scratch files; the files of checkpoints are tested with those.
+// Scratch files, and files that are read; those that are written are tested with checkpoints.
 #include "base/files.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/pages.h"
 #include "base/scratch_fixture.h"
 
 namespace mxrec {
@@ -31,6 +35,60 @@ std::string RandomBytes(size_t n, std::mt19937_64* random) {
   return bytes;
 }
 
+// Throws a file out of the page cache, so that it is read from the disk.
+void Drop(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY);
+  ASSERT_GE(fd, 0);
+  EXPECT_EQ(fsync(fd), 0);
+  EXPECT_EQ(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+  close(fd);
+}
+
+TEST(FileView, ReadsAnyPartInOrPastThePageCache) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/file";
+  std::mt19937_64 random(1);
+  // Larger ones are read past the page cache, up to their end in the middle of a block.
+  for (const size_t size : {size_t{1}, size_t{4096}, size_t{5000}, size_t{1} << 20, (size_t{3} << 20) + 777}) {
+    const std::string content = RandomBytes(size, &random);
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+    std::unique_ptr<FileView> view;
+    ASSERT_TRUE(Env::Posix().Map(path, &view).ok());
+    ASSERT_EQ(view->size(), static_cast<int64_t>(size));
+    for (int i = 0; i < 60; ++i) {
+      if (i % 3 == 0) Drop(path);
+      // The whole, its end, a block, or anything.
+      size_t from = i % 4 == 0 ? 0 : random() % size, n = size - from;
+      if (i % 4 == 2) n = std::min(n, size_t{4096});
+      if (i % 4 == 3) n = random() % (n + 1);
+      const Pages buffer(n + 2 * FileView::kBlock, Pages::Kind::kLazy);
+      const FileView::Use use = i % 2 == 0 ? FileView::Use::kOnce : FileView::Use::kAgain;
+      const char* at = nullptr;
+      const Status status =
+          view->Read(static_cast<int64_t>(from), static_cast<int64_t>(n), use, static_cast<char*>(buffer.data()), &at);
+      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_TRUE(content.compare(from, n, at, n) == 0) << from << " " << n << " of " << size;
+    }
+  }
+}
+
+TEST(FileView, AFileThatWasCutMeanwhileIsToldWithItsEnd) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/file";
+  std::mt19937_64 random(1);
+  std::ofstream(path, std::ios::binary) << RandomBytes(2 << 20, &random);
+  std::unique_ptr<FileView> view;
+  ASSERT_TRUE(Env::Posix().Map(path, &view).ok());
+  std::filesystem::resize_file(path, 1000);
+  const Pages buffer((2 << 20) + 2 * FileView::kBlock, Pages::Kind::kLazy);
+  for (const FileView::Use use : {FileView::Use::kOnce, FileView::Use::kAgain}) {
+    const char* at;
+    const Status status = view->Read(0, 2 << 20, use, static_cast<char*>(buffer.data()), &at);
+    EXPECT_EQ(status.code(), Status::Code::kIoError);
+    EXPECT_NE(status.message().find("'" + path + "': it ends at offset 1000"), std::string::npos) << status.message();
+  }
+}
+
 TEST(ScratchFile, ReadsWhatWasWrittenAtAnyOffset) {
   const TemporaryDirectory directory;
   const auto file = MakeScratch(directory);
@@ -49,7 +107,9 @@ TEST(ScratchFile, ReadsWhatWasWrittenAtAnyOffset) {
     const size_t from = random() % content.size(), n = random() % (content.size() - from + 1);
     // It can be asked for in advance or not; also where the file ends, and behind that.
     std::string now(n, 'x'), any(1 + random() % 9000, 'x');
-    if (file->ReadNow(static_cast<int64_t>(from), &now[0], n)) ASSERT_TRUE(now == content.substr(from, n));
+    if (file->ReadNow(static_cast<int64_t>(from), &now[0], n)) {
+      ASSERT_TRUE(now == content.substr(from, n));
+    }
     file->ReadNow(static_cast<int64_t>(random() % 200000), &any[0], any.size());
     file->WillNeed(static_cast<int64_t>(random() % 200000), 1 + random() % 9000);
     std::string read(n, 'x');

@@ -26,7 +26,10 @@ namespace mxrec {
 namespace {
 
 // Outside a step TensorFlow's pool is out of reach. Memory bandwidth is used up by a few threads.
-ThreadedFor Threads() { return ThreadedFor(static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u))); }
+unsigned Cores() { return std::thread::hardware_concurrency(); }
+ThreadedFor Writers() { return ThreadedFor(static_cast<int>(std::clamp(Cores(), 1u, 8u))); }
+// More of them than cores: while some wait for the disk, others load what it gave them.
+ThreadedFor Readers() { return ThreadedFor(static_cast<int>(std::clamp(2 * Cores(), 4u, 8u))); }
 
 Status Take(const char* name, int64_t base, bool all, std::unique_ptr<Snapshot>* snapshot) {
   std::shared_ptr<Table> table;
@@ -40,7 +43,7 @@ Status Write(Snapshot* snapshot, const char* directory, int64_t* rows, mxrec_che
     return Status::InvalidArgument("room for " + std::to_string(capacity) + " files is too little");
   }
   std::vector<CheckpointFile> written;
-  MXREC_RETURN_IF_ERROR(WriteTable(Env::Posix(), snapshot, directory, rows, &written, Threads()));
+  MXREC_RETURN_IF_ERROR(WriteTable(Env::Posix(), snapshot, directory, rows, &written, Writers()));
   for (size_t i = 0; i < written.size(); ++i) {
     std::copy_n(written[i].name.c_str(), written[i].name.size() + 1, files[i].name);
     files[i].bytes = written[i].bytes;
@@ -56,18 +59,26 @@ Status Open(const char* name, const char* directory, bool is_delta, std::shared_
   return TableReader::Open(Env::Posix(), directory, **table, is_delta, reader);
 }
 
-Status Verify(const char* name, const char* directory, bool is_delta, const std::vector<CheckpointFile>& expected) {
-  std::shared_ptr<Table> table;
-  std::unique_ptr<TableReader> reader;
-  MXREC_RETURN_IF_ERROR(Open(name, directory, is_delta, &table, &reader));
-  return reader->Verify(expected, Threads());
+std::vector<CheckpointFile> FilesOf(const mxrec_checkpoint_file* files, int32_t count) {
+  std::vector<CheckpointFile> all;
+  for (int32_t i = 0; i < count; ++i) all.push_back({files[i].name, files[i].bytes, files[i].crc32c});
+  return all;
 }
 
-Status Load(const char* name, const char* directory, bool is_delta, int64_t* rows) {
+Status Verify(const char* name, const char* directory, bool is_delta, const std::vector<CheckpointFile>& expected,
+              bool contents) {
   std::shared_ptr<Table> table;
   std::unique_ptr<TableReader> reader;
   MXREC_RETURN_IF_ERROR(Open(name, directory, is_delta, &table, &reader));
-  MXREC_RETURN_IF_ERROR(reader->Load(table.get(), Threads()));
+  return reader->Verify(expected, contents, Readers());
+}
+
+Status Load(const char* name, const char* directory, bool is_delta, const std::vector<CheckpointFile>& expected,
+            int64_t* rows) {
+  std::shared_ptr<Table> table;
+  std::unique_ptr<TableReader> reader;
+  MXREC_RETURN_IF_ERROR(Open(name, directory, is_delta, &table, &reader));
+  MXREC_RETURN_IF_ERROR(reader->Load(table.get(), expected, Readers()));
   *rows = reader->rows();
   return Status();
 }
@@ -117,14 +128,13 @@ int mxrec_table_knows_since(const char* name, int64_t moment, int32_t* known) {
 }
 
 int mxrec_checkpoint_verify(const char* table, const char* directory, int32_t is_delta,
-                            const mxrec_checkpoint_file* expected, int32_t count) {
-  std::vector<CheckpointFile> files;
-  for (int32_t i = 0; i < count; ++i) files.push_back({expected[i].name, expected[i].bytes, expected[i].crc32c});
-  return mxrec::Report(mxrec::Verify(table, directory, is_delta != 0, files));
+                            const mxrec_checkpoint_file* expected, int32_t count, int32_t contents) {
+  return mxrec::Report(mxrec::Verify(table, directory, is_delta != 0, mxrec::FilesOf(expected, count), contents != 0));
 }
 
-int mxrec_checkpoint_load(const char* table, const char* directory, int32_t is_delta, int64_t* rows) {
-  return mxrec::Report(mxrec::Load(table, directory, is_delta != 0, rows));
+int mxrec_checkpoint_load(const char* table, const char* directory, int32_t is_delta,
+                          const mxrec_checkpoint_file* expected, int32_t count, int64_t* rows) {
+  return mxrec::Report(mxrec::Load(table, directory, is_delta != 0, mxrec::FilesOf(expected, count), rows));
 }
 
 uint32_t mxrec_crc32c(uint32_t crc, const void* data, int64_t n) {

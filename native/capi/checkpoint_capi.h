@@ -34,10 +34,12 @@ int mxrec_table_knows_since(const char* table, int64_t moment, int32_t* known);
 // Whether `directory` can be loaded into the table (reader.h: Verify); changes nothing. `expected` [count] may be
 // empty.
 int mxrec_checkpoint_verify(const char* table, const char* directory, int32_t is_delta,
-                            const mxrec_checkpoint_file* expected, int32_t count);
+                            const mxrec_checkpoint_file* expected, int32_t count, int32_t contents);
 
-// Replaces the table's rows by those in `directory`, or adds those of a delta; *rows receives their number.
-int mxrec_checkpoint_load(const char* table, const char* directory, int32_t is_delta, int64_t* rows);
+// Replaces the table's rows by those in `directory`, or adds those of a delta; *rows receives their number. Checks what
+// is in `expected` [count] (reader.h: Load).
+int mxrec_checkpoint_load(const char* table, const char* directory, int32_t is_delta,
+                          const mxrec_checkpoint_file* expected, int32_t count, int64_t* rows);
 
 // base/crc32c.h
 uint32_t mxrec_crc32c(uint32_t crc, const void* data, int64_t n);

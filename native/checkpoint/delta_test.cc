@@ -36,8 +36,8 @@ class DeltaTest : public ::testing::Test {
     for (const Link& link : chain) {
       std::unique_ptr<TableReader> reader;
       MXREC_RETURN_IF_ERROR(TableReader::Open(Env::Posix(), link.directory, *table, link.is_delta, &reader));
-      MXREC_RETURN_IF_ERROR(reader->Verify(link.files, parallel));
-      MXREC_RETURN_IF_ERROR(reader->Load(table, parallel));
+      MXREC_RETURN_IF_ERROR(reader->Verify(link.files, true, parallel));
+      MXREC_RETURN_IF_ERROR(reader->Load(table, {}, parallel));
     }
     return Status();
   }
@@ -146,7 +146,7 @@ TEST_F(DeltaTest, DamageIsTold) {
     const std::shared_ptr<Table> copy = trainee.MakeTable();
     std::unique_ptr<TableReader> reader;
     MXREC_RETURN_IF_ERROR(TableReader::Open(Env::Posix(), chain[1].directory, *copy, true, &reader));
-    return reader->Verify(with_checksums ? chain[1].files : std::vector<CheckpointFile>(), SerialFor());
+    return reader->Verify(with_checksums ? chain[1].files : std::vector<CheckpointFile>(), true, SerialFor());
   };
   ASSERT_TRUE(verify(true).ok());
   for (const std::string& path : {deleted, attribute}) {

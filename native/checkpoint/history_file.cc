@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 
+#include "base/failure.h"
 #include "checkpoint/output.h"
 
 namespace mxrec {
@@ -149,22 +149,18 @@ Status HistoryReader::Load(Table* table, const int64_t* keys, int64_t rows, cons
   if (history_ != nullptr) {
     const int64_t* words = Words(*history_);
     history->SetClock(words[0], history->step());
-    std::mutex mutex;
-    Status failure;
+    Failure failure;
     parallel.Run(history_->size() / kWord / kTriple, kCost, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
+      for (int64_t i = begin; i < end && !failure.failed(); ++i) {
         const int64_t* triple = words + 1 + i * kTriple;
         RowFacts facts;
         facts.count = static_cast<uint32_t>(triple[1]);
         facts.time = triple[2];
         const Status status = table->SetFacts(triple[0], facts);
-        if (status.ok()) continue;
-        std::lock_guard<std::mutex> lock(mutex);
-        failure = status;
-        return;
+        if (!status.ok()) failure.Set(status);
       }
     });
-    MXREC_RETURN_IF_ERROR(failure);
+    MXREC_RETURN_IF_ERROR(failure.status());
   }
   if (steps_ != nullptr) {
     parallel.Run(rows, kCost, [&](int64_t begin, int64_t end) {

@@ -57,5 +57,6 @@ inline bool IsReserved(const std::string& column) {
 
 inline std::string DataFile(const std::string& column) { return column + "/slice.data"; }
 inline std::string AttributeFile(const std::string& column) { return column + "/slice.attribute"; }
+inline bool IsAttribute(const std::string& file) { return file == AttributeFile(file.substr(0, file.find('/'))); }
 
 }  // namespace mxrec

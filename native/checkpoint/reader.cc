@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <mutex>
 
 #include "base/crc32c.h"
-#include "base/hash.h"
+#include "base/failure.h"
+#include "base/pages.h"
+#include "checkpoint/row_loader.h"
+#include "checkpoint/twins.h"
 
 namespace mxrec {
 namespace {
@@ -32,38 +34,11 @@ Status CheckBytes(const std::string& path, int64_t found, int64_t expected, cons
                           rule);
 }
 
-// The number of buckets that hashes are dealt to before equal ones are sought: about 8 Ki to a bucket, so that a
-// bucket's set stays in the second-level cache, but not more buckets than the TLB has entries for.
-int BucketBits(int64_t n) {
-  int bits = 0;
-  while (bits < 11 && (n >> bits) > 8192) ++bits;
-  return bits;
-}
-
-// Whether a value occurs twice; if so, which.
-bool FindTwin(const uint64_t* values, int64_t n, uint64_t* twin) {
-  uint64_t places = 16;
-  while (places < 2 * static_cast<uint64_t>(n)) places *= 2;
-  std::vector<uint64_t> set(places, 0);
-  bool zero = false;  // 0 marks an empty place, so the value 0 is kept apart
-  for (int64_t i = 0; i < n; ++i) {
-    const uint64_t value = values[i];
-    bool seen = false;
-    if (value == 0) {
-      seen = zero;
-      zero = true;
-    } else {
-      uint64_t at = value & (places - 1);
-      while (set[at] != 0 && set[at] != value) at = (at + 1) & (places - 1);
-      seen = set[at] == value;
-      set[at] = value;
-    }
-    if (seen) {
-      *twin = value;
-      return true;
-    }
-  }
-  return false;
+Status CheckSum(const std::string& path, const CheckpointFile& expected, uint32_t crc) {
+  if (crc == expected.crc32c) return Status();
+  return Status::DataLoss("checkpoint file '" + path + "' is damaged: the CRC32C of its " +
+                          std::to_string(expected.bytes) + " bytes is " + Hex(crc) + ", expected " +
+                          Hex(expected.crc32c) + " (as written)");
 }
 
 }  // namespace
@@ -116,45 +91,68 @@ const FileView* TableReader::Find(const std::string& file, bool* wanted) const {
   return history_.Find(file, wanted);
 }
 
-Status TableReader::CheckExpected(const std::vector<CheckpointFile>& expected, const ParallelFor& parallel) const {
-  // Of large files the pieces are summed up by several threads.
-  constexpr int64_t kPiece = 16 << 20;
-  struct Piece {
-    size_t file;
-    const char* data;
-    int64_t bytes;
+bool TableReader::IsValues(const std::string& file) const {
+  return std::any_of(columns_.begin() + 1, columns_.end(),
+                     [&](const Column& column) { return file == DataFile(column.name); });
+}
+
+Status TableReader::CheckFiles(const std::vector<CheckpointFile>& expected) const {
+  for (const CheckpointFile& file : expected) {
+    bool wanted;
+    const FileView* view = Find(file.name, &wanted);
+    if (!wanted) continue;
+    if (view == nullptr) return Missing(Path(file.name));
+    MXREC_RETURN_IF_ERROR(CheckBytes(Path(file.name), view->size(), file.bytes, "as written"));
+  }
+  return Status();
+}
+
+// Of the files for which is_meant(name) holds. They stay in the page cache: they are verified to be loaded.
+template <typename IsMeant>
+Status TableReader::CheckSums(const std::vector<CheckpointFile>& expected, const ParallelFor& parallel,
+                              IsMeant is_meant) const {
+  // A thread's part, so long that the kernel reads ahead, and what is read at once, so short that it stays in the
+  // cache.
+  constexpr int64_t kPart = 16 << 20, kRead = 256 << 10;
+  struct Part {
+    const CheckpointFile* file;
+    const FileView* view;
+    int64_t offset, bytes;
     uint32_t crc;
   };
-  std::vector<Piece> pieces;
-  for (size_t i = 0; i < expected.size(); ++i) {
+  std::vector<Part> parts;
+  for (const CheckpointFile& file : expected) {
     bool wanted;
-    const FileView* view = Find(expected[i].name, &wanted);
-    if (!wanted) continue;
-    const std::string path = Path(expected[i].name);
-    if (view == nullptr) return Missing(path);
-    MXREC_RETURN_IF_ERROR(CheckBytes(path, view->size(), expected[i].bytes, "as written"));
+    const FileView* view = Find(file.name, &wanted);
+    if (!wanted || !is_meant(file.name)) continue;
     int64_t at = 0;
-    do {
-      const int64_t bytes = std::min(kPiece, view->size() - at);
-      pieces.push_back({i, view->data() + at, bytes, 0});
-      at += bytes;
+    do {  // an empty file is a part, too
+      parts.push_back({&file, view, at, std::min(kPart, view->size() - at), 0});
+      at += kPart;
     } while (at < view->size());
   }
-  parallel.Run(static_cast<int64_t>(pieces.size()), 2'000'000, [&](int64_t begin, int64_t end) {
+  Failure failure;
+  parallel.Run(static_cast<int64_t>(parts.size()), kPart / 4, [&](int64_t begin, int64_t end) {
+    const Pages buffer(kRead + 2 * FileView::kBlock, Pages::Kind::kLazy);
+    if (buffer.data() == nullptr) return failure.Set(Status::ResourceExhausted("out of memory: cannot read files"));
     for (int64_t p = begin; p < end; ++p) {
-      pieces[p].crc = crc32c::Extend(0, pieces[p].data, static_cast<size_t>(pieces[p].bytes));
+      Part& part = parts[p];
+      for (int64_t at = 0; at < part.bytes && !failure.failed(); at += kRead) {
+        const int64_t n = std::min(kRead, part.bytes - at);
+        const char* data;
+        const Status read =
+            part.view->Read(part.offset + at, n, FileView::Use::kAgain, static_cast<char*>(buffer.data()), &data);
+        if (!read.ok()) return failure.Set(read);
+        part.crc = crc32c::Extend(part.crc, data, static_cast<size_t>(n));
+      }
     }
   });
-  for (size_t p = 0; p < pieces.size();) {
-    const CheckpointFile& file = expected[pieces[p].file];
+  MXREC_RETURN_IF_ERROR(failure.status());
+  for (size_t p = 0; p < parts.size();) {
+    const CheckpointFile& file = *parts[p].file;
     uint32_t crc = 0;
-    for (const size_t first = pieces[p].file; p < pieces.size() && pieces[p].file == first; ++p) {
-      crc = crc32c::Combine(crc, pieces[p].crc, pieces[p].bytes);
-    }
-    if (crc == file.crc32c) continue;
-    return Status::DataLoss("checkpoint file '" + Path(file.name) + "' is damaged: the CRC32C of its " +
-                            std::to_string(file.bytes) + " bytes is " + Hex(crc) + ", expected " + Hex(file.crc32c) +
-                            " (as written)");
+    for (; p < parts.size() && parts[p].file == &file; ++p) crc = crc32c::Combine(crc, parts[p].crc, parts[p].bytes);
+    MXREC_RETURN_IF_ERROR(CheckSum(Path(file.name), file, crc));
   }
   return Status();
 }
@@ -198,8 +196,7 @@ Status TableReader::CheckSizes() {
         "; raise device_vocabulary_size in create_table, or call init(use_dynamic_expansion=True) to let tables grow");
   }
   rows_ = rows;
-  MXREC_RETURN_IF_ERROR(CheckDeleted());
-  return history_.Check(rows);
+  return CheckDeleted();
 }
 
 Status TableReader::CheckDeleted() const {
@@ -218,69 +215,62 @@ Status TableReader::CheckDeleted() const {
 }
 
 Status TableReader::CheckKeysDiffer(const ParallelFor& parallel) const {
-  // HashKey is a bijection: equal hashes are equal keys. Equal ones meet in one bucket, by their top bits.
-  const int bits = BucketBits(rows_);
-  const int64_t buckets = int64_t{1} << bits;
-  auto bucket_of = [bits](uint64_t hash) { return static_cast<int64_t>(hash >> 1 >> (63 - bits)); };
-  std::vector<int64_t> ends(buckets + 1, 0);
-  for (int64_t i = 0; i < rows_; ++i) ++ends[bucket_of(HashKey(keys()[i])) + 1];
-  for (int64_t b = 1; b <= buckets; ++b) ends[b] += ends[b - 1];
-  std::vector<uint64_t> hashes(rows_);
-  std::vector<int64_t> at(ends.begin(), ends.end() - 1);
-  for (int64_t i = 0; i < rows_; ++i) {
-    const uint64_t hash = HashKey(keys()[i]);
-    hashes[at[bucket_of(hash)]++] = hash;
-  }
-
-  std::mutex mutex;
-  int64_t found_in = buckets;  // the lowest bucket with a twin, so that threads do not decide which one is reported
-  uint64_t found = 0;
-  parallel.Run(buckets, 40'000, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      uint64_t twin;
-      if (!FindTwin(hashes.data() + ends[b], ends[b + 1] - ends[b], &twin)) continue;
-      std::lock_guard<std::mutex> lock(mutex);
-      if (b < found_in) {
-        found_in = b;
-        found = twin;
-      }
-    }
-  });
-  if (found_in == buckets) return Status();
-  auto next = [&](int64_t from) {
-    return std::find_if(keys() + from, keys() + rows_, [&](int64_t key) { return HashKey(key) == found; }) - keys();
-  };
-  const int64_t first = next(0), second = next(first + 1);
+  int64_t first, second;
+  if (!FindTwins(keys(), rows_, parallel, &first, &second)) return Status();
   return Status::DataLoss("checkpoint file '" + Path(DataFile(kKeyColumn)) + "' holds the key " +
                           std::to_string(keys()[first]) + " twice, in rows " + std::to_string(first) + " and " +
                           std::to_string(second));
 }
 
-Status TableReader::Verify(const std::vector<CheckpointFile>& expected, const ParallelFor& parallel) {
+Status TableReader::Verify(const std::vector<CheckpointFile>& expected, bool contents, const ParallelFor& parallel) {
   // Checksums first: a flipped bit in an attribute is told as such, not by what it would mean.
-  MXREC_RETURN_IF_ERROR(CheckExpected(expected, parallel));
+  MXREC_RETURN_IF_ERROR(CheckFiles(expected));
+  MXREC_RETURN_IF_ERROR(
+      CheckSums(expected, parallel, [&](const std::string& file) { return contents || IsAttribute(file); }));
   MXREC_RETURN_IF_ERROR(CheckSizes());
+  if (!contents) return Status();
+  MXREC_RETURN_IF_ERROR(history_.Check(rows_));
   return CheckKeysDiffer(parallel);
 }
 
-Status TableReader::Load(Table* table, const ParallelFor& parallel) {
+Status TableReader::Load(Table* table, const std::vector<CheckpointFile>& expected, const ParallelFor& parallel) {
+  MXREC_RETURN_IF_ERROR(CheckFiles(expected));
+  MXREC_RETURN_IF_ERROR(CheckSums(expected, parallel, [&](const std::string& file) { return !IsValues(file); }));
   MXREC_RETURN_IF_ERROR(CheckSizes());
-  std::vector<const float*> columns;
-  for (size_t c = 1; c < columns_.size(); ++c) {
-    const FileView* data = columns_[c].data.get();
-    columns.push_back(data == nullptr ? nullptr : reinterpret_cast<const float*>(data->data()));
-  }
+  MXREC_RETURN_IF_ERROR(history_.Check(rows_));
+  // In a table that was cleared a key that comes twice is noticed.
+  if (is_delta_ && !expected.empty()) MXREC_RETURN_IF_ERROR(CheckKeysDiffer(parallel));
+  table->CountMutation();
   if (is_delta_) {
     table->Erase(reinterpret_cast<const int64_t*>(deleted_.data->data()),
                  deleted_.data->size() / static_cast<int64_t>(sizeof(int64_t)));
   } else {
     table->Clear(true);
   }
-  Status status = rows_ == 0 ? Status() : table->InsertRows(keys(), columns.data(), rows_, parallel, is_delta_);
+  Status status = LoadValues(table, expected, parallel);
+  if (status.code() == Status::Code::kAlreadyExists) {
+    const Status twins = CheckKeysDiffer(parallel);  // says where
+    if (!twins.ok()) status = twins;
+  }
   if (status.ok()) status = history_.Load(table, keys(), rows_, parallel);
   if (!status.ok()) table->Clear();
   table->Trim();
   return status;
+}
+
+Status TableReader::LoadValues(Table* table, const std::vector<CheckpointFile>& expected,
+                               const ParallelFor& parallel) const {
+  RowSource source = {keys(), rows_, {}};
+  for (size_t c = 1; c < columns_.size(); ++c) source.columns.push_back(columns_[c].data.get());
+  std::vector<uint32_t> sums;
+  MXREC_RETURN_IF_ERROR(LoadRows(table, source, is_delta_, parallel, expected.empty() ? nullptr : &sums));
+  for (const CheckpointFile& file : expected) {
+    for (size_t c = 1; c < columns_.size(); ++c) {
+      if (file.name != DataFile(columns_[c].name)) continue;
+      MXREC_RETURN_IF_ERROR(CheckSum(Path(file.name), file, sums[c - 1]));
+    }
+  }
+  return Status();
 }
 
 }  // namespace mxrec

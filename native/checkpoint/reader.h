@@ -1,5 +1,6 @@
-// The reading side of layout.h. A restore first verifies every table and only then loads the first, so that a damaged
-// checkpoint leaves the model as it was.
+// The reading side of layout.h. A damaged checkpoint must leave the model as it was: a restore first verifies every
+// table that has rows and only then loads the first of these. Files of a table that is empty are verified while they
+// are loaded, in one pass: to undo that is to empty it again.
 #pragma once
 
 #include <cstdint>
@@ -25,18 +26,20 @@ class TableReader {
   static Status Open(Env& env, const std::string& directory, const Table& table, bool is_delta,
                      std::unique_ptr<TableReader>* reader);
 
-  // Whether Load would succeed, memory permitting. `expected` may be empty, or list files with the bytes and checksum
-  // they were written with; those of columns that Load does not read are passed over.
+  // Whether Load would succeed, memory permitting; without `contents`, as far as sizes tell. `expected` may be empty,
+  // or list files with the bytes and checksum they were written with; those of columns that Load does not read are
+  // passed over.
   //   DataLoss           a file is cut, changed or missing, files contradict each other, or a key occurs twice
   //   InvalidArgument    rows of another dim than the table's
+  //   IoError            a file cannot be read
   //   ResourceExhausted  more rows than the table may hold
-  Status Verify(const std::vector<CheckpointFile>& expected, const ParallelFor& parallel);
+  Status Verify(const std::vector<CheckpointFile>& expected, bool contents, const ParallelFor& parallel);
 
   // Replaces all rows of the table, and what it knows of its keys, by those of the files; those of a delta join the
-  // ones that are there. Checks sizes and the row limit before it touches the table; contents are Verify's business. If
-  // it fails later than that, the table is empty.
-  // REQUIRES: `table` is the one given to Open; no step is running.
-  Status Load(Table* table, const ParallelFor& parallel);
+  // ones that are there. With `expected`, it is Verify, too: it fails as that would. Else contents are Verify's
+  // business. If it fails, the table is as it was, or empty. REQUIRES: `table` is the one given to Open; no step is
+  // running.
+  Status Load(Table* table, const std::vector<CheckpointFile>& expected, const ParallelFor& parallel);
 
   int64_t rows() const { return rows_; }  // valid after Verify or Load succeeded
 
@@ -49,11 +52,15 @@ class TableReader {
 
   TableReader(std::string directory, const Table& table, bool is_delta);
   const FileView* Find(const std::string& file, bool* wanted) const;
+  bool IsValues(const std::string& file) const;
   std::string Path(const std::string& file) const { return directory_ + "/" + file; }
-  Status CheckExpected(const std::vector<CheckpointFile>& expected, const ParallelFor& parallel) const;
+  Status CheckFiles(const std::vector<CheckpointFile>& expected) const;  // there, and as long as they were
+  template <typename IsMeant>
+  Status CheckSums(const std::vector<CheckpointFile>& expected, const ParallelFor& parallel, IsMeant is_meant) const;
   Status CheckSizes();  // sets rows_
   Status CheckDeleted() const;
   Status CheckKeysDiffer(const ParallelFor& parallel) const;
+  Status LoadValues(Table* table, const std::vector<CheckpointFile>& expected, const ParallelFor& parallel) const;
   const int64_t* keys() const { return reinterpret_cast<const int64_t*>(columns_[0].data->data()); }
 
   std::string directory_;

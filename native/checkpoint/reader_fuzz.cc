@@ -1,8 +1,9 @@
 // Fuzzes the reader of checkpoints: whatever the files hold, Verify and Load must say what is wrong, or the table must
 // hold what the files say. Runs under libFuzzer with the address and undefined-behaviour sanitizers (`make fuzz`).
 //
-// An input is a table's directory: a byte of flags (the table tracks its keys, has a filter, rows on disk; a delta),
-// then for each file a byte that says which, two bytes for its length, and its content.
+// An input is a table's directory: a byte of flags (the table tracks its keys, has a filter, rows on disk; a delta;
+// loaded unverified, with checksums), then for each file a byte that says which, two bytes for its length, and its
+// content.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/crc32c.h"
 #include "base/files.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/writer.h"
@@ -23,7 +25,7 @@ namespace {
 constexpr int kDim = 3;
 constexpr int64_t kMaxRows = 64;
 constexpr char kSlot[] = "momentum";
-enum Flags { kTracked = 1, kFiltered = 2, kOnDiskToo = 4, kDelta = 8 };
+enum Flags { kTracked = 1, kFiltered = 2, kOnDiskToo = 4, kDelta = 8, kWhileLoading = 16, kAllFlags = 31 };
 
 const std::vector<std::string>& Names() {
   static const std::vector<std::string>* const names = [] {
@@ -72,6 +74,11 @@ class MemoryEnv : public Env {
     View(const std::vector<char>& content, char* block)
         : FileView(block, static_cast<int64_t>(content.size())), owned_(block) {
       if (!content.empty()) std::memcpy(block, content.data(), content.size());
+    }
+    Status Read(int64_t offset, int64_t n, Use, char* buffer, const char** at) const override {
+      std::memcpy(buffer, data() + offset, static_cast<size_t>(n));
+      *at = buffer;
+      return Status();
     }
     char* owned_;
   };
@@ -127,7 +134,7 @@ void Put(std::string* input, const std::string& name, const std::vector<char>& c
 
 // Writes a whole checkpoint of every kind for the fuzzer to begin with.
 void WriteSeeds(const std::string& directory) {
-  for (int flags = 0; flags < 16; ++flags) {
+  for (int flags = 0; flags <= kAllFlags; ++flags) {
     const std::shared_ptr<Table> table = MakeTable(flags);
     Check(table->FollowChanges(true).ok(), "changes can be followed");
     const int64_t base = table->Moment();
@@ -152,9 +159,19 @@ void WriteSeeds(const std::string& directory) {
   }
 }
 
+// As if the files had been written like this.
+std::vector<CheckpointFile> ChecksumsOf(const MemoryEnv& env) {
+  std::vector<CheckpointFile> files;
+  for (const auto& [path, content] : env.files) {
+    const uint32_t crc = crc32c::Extend(0, content.data(), content.size());
+    files.push_back({path.substr(2), static_cast<int64_t>(content.size()), crc});
+  }
+  return files;
+}
+
 void Read(const uint8_t* data, size_t size) {
   if (size == 0) return;
-  const int flags = data[0] & 15;
+  const int flags = data[0] & kAllFlags;
   MemoryEnv env;
   for (size_t at = 1; at + 3 <= size;) {
     const std::string& name = Names()[data[at] % Names().size()];
@@ -171,13 +188,17 @@ void Read(const uint8_t* data, size_t size) {
   const bool is_delta = (flags & kDelta) != 0;
   std::unique_ptr<TableReader> reader;
   Status status = TableReader::Open(env, "d", *table, is_delta, &reader);
-  if (status.ok()) status = reader->Verify({}, SerialFor());
+  if (status.ok()) status = reader->Verify({}, true, SerialFor());
   if (!status.ok()) {
     Check(!status.message().empty(), "a refusal says why");
     Check(table->size() == 1, "a refusal changes nothing");
+    if (reader == nullptr || (flags & kWhileLoading) == 0) return;
+    Check(!reader->Load(table.get(), ChecksumsOf(env), SerialFor()).ok(), "what is refused is not loaded either");
+    Check(table->size() == 0 || table->size() == 1, "the table is as it was, or empty");
     return;
   }
-  status = reader->Load(table.get(), SerialFor());
+  const bool while_loading = (flags & kWhileLoading) != 0;
+  status = reader->Load(table.get(), while_loading ? ChecksumsOf(env) : std::vector<CheckpointFile>(), SerialFor());
   if (!status.ok()) {
     // A delta may bring more rows than there is room for beside the old one.
     Check(is_delta && reader->rows() == kMaxRows, "what was verified can be loaded");

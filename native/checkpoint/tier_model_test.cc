@@ -169,8 +169,8 @@ class Simulation {
     for (Table* table : {tiered_.get(), plain_.get()}) {
       std::unique_ptr<TableReader> reader;
       status = TableReader::Open(Env::Posix(), directory_, *table, false, &reader);
-      if (status.ok()) status = reader->Verify(files, parallel_);
-      if (status.ok()) status = reader->Load(table, parallel_);
+      if (status.ok()) status = reader->Verify(files, true, parallel_);
+      if (status.ok()) status = reader->Load(table, {}, parallel_);
       ASSERT_TRUE(status.ok()) << status.message();
     }
   }

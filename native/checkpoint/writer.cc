@@ -1,7 +1,6 @@
 #include "checkpoint/writer.h"
 
-#include <mutex>
-
+#include "base/failure.h"
 #include "checkpoint/history_file.h"
 #include "checkpoint/output.h"
 
@@ -76,19 +75,15 @@ Status WriteTable(Env& env, Snapshot* snapshot, const std::string& directory, in
     for (ColumnOutput::Part& part : parts) MXREC_RETURN_IF_ERROR(part.Flush());
     return known.Flush();
   };
-  std::mutex mutex;
-  Status failure;
+  Failure failure;
   const int64_t cost = 1 + *rows / table.shards() * dim * static_cast<int64_t>(names.size());  // nanoseconds
   parallel.Run(table.shards(), cost, [&](int64_t begin, int64_t end) {
-    for (int64_t s = begin; s < end; ++s) {
+    for (int64_t s = begin; s < end && !failure.failed(); ++s) {
       const Status status = write_shard(static_cast<int>(s));
-      if (status.ok()) continue;
-      std::lock_guard<std::mutex> lock(mutex);
-      if (failure.ok()) failure = status;
-      return;
+      if (!status.ok()) failure.Set(status);
     }
   });
-  MXREC_RETURN_IF_ERROR(failure);
+  MXREC_RETURN_IF_ERROR(failure.status());
 
   files->clear();
   for (size_t c = 0; c < columns.size(); ++c) {

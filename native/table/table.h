@@ -179,6 +179,18 @@ class Table {
   Status InsertRows(const int64_t* keys, const float* const* columns, int64_t n, const ParallelFor& parallel,
                     bool replace = false);
 
+  // Makes room in the index for these keys, none of which has a row: they can then be inserted part by part without its
+  // growing from part to part. REQUIRES: as for InsertRows.
+  Status ReserveRows(const int64_t* keys, int64_t n, const ParallelFor& parallel);
+
+  // InsertRows in two halves, so that the columns need not be there all at once: rows that are all in memory get their
+  // places, and each of them its content; until then that is unspecified. After a failure, rows without a place have
+  // kNoPlace, which FillRows passes over. FillRows may run in several threads, for different rows.
+  // REQUIRES: no step is running; the table has no disk tier.
+  static constexpr uint32_t kNoPlace = UINT32_MAX;
+  Status PlaceRows(const int64_t* keys, int64_t n, const ParallelFor& parallel, bool replace, uint32_t* places);
+  void FillRows(const int64_t* keys, const uint32_t* places, const float* const* columns, int64_t n);
+
   // Copies `key`'s embedding and slots to out[dim * (1 + slots)]; zeros and *found = false if it has no row.
   Status Read(int64_t key, float* out, bool* found) const;
   // The row of a handle that a walk gave, if need be read from disk to `buffer`, which the call makes large enough.
@@ -271,8 +283,8 @@ class Table {
   const Tier* tier() const { return tier_.get(); }
   int64_t inserted() const { return inserted_.load(std::memory_order_relaxed); }  // since creation; with erased(),
   int64_t erased() const { return erased_.load(std::memory_order_relaxed); }      // inserted = size + erased
-  // Counts what may have changed a row or a fact without changing the number of rows: training batches, and writes from
-  // outside the step. While it, inserted() and erased() stay the same, so does the table.
+  // Counts what may have changed a row or a fact without changing the number of rows: training batches, loads, and
+  // writes from outside the step. While it, inserted() and erased() stay the same, so does the table.
   int64_t mutations() const { return mutations_.load(std::memory_order_relaxed); }
   void CountMutation() { mutations_.fetch_add(1, std::memory_order_relaxed); }
   // Lives of keys since creation, and those of them that have got no row (history.h): seen = inserted + refused.
@@ -431,9 +443,16 @@ class Table {
     return {std::shared_lock<std::shared_mutex>(shards_[shard].mutex),
             std::unique_lock<std::mutex>(shards_[shard].history_mutex)};
   }
-  // InsertRows for one shard: the keys at `order`[0, n); adds the number of rows made to `*inserted`.
-  Status InsertShard(int shard, const int64_t* keys, const float* const* columns, const uint32_t* order, int64_t n,
-                     bool replace, int64_t* inserted);
+  // Calls fn(shard, order, n, &inserted) for each shard, locked alone and with room for them in its index: it inserts
+  // the keys at `order`[0, n) and counts the rows that it makes.
+  template <typename Fn>
+  Status InsertByShard(const int64_t* keys, int64_t n, const ParallelFor& parallel, bool replace, Fn fn);
+  Status PlaceShard(int shard, const int64_t* keys, const uint32_t* order, int64_t n, bool replace, uint32_t* places,
+                    int64_t* inserted);
+  Status InsertToTier(int shard, const int64_t* keys, const float* const* columns, const uint32_t* order, int64_t n,
+                      bool replace, int64_t* inserted);
+  void FillRow(const int64_t* keys, const float* const* columns, int64_t i, float* row) const;
+  Status HasRow(int64_t key) const;
 
   TableConfig config_;  // padding_keys sorted
   int shard_bits_;

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/deal.h"
+#include "base/failure.h"
 #include "base/hash.h"
 #include "table/disk_writer.h"
 #include "table/table.h"
@@ -41,22 +43,21 @@ Status Table::Assign(int64_t key, const float* const* parts) {
   return Status();
 }
 
-Status Table::InsertRows(const int64_t* keys, const float* const* columns, int64_t n, const ParallelFor& parallel,
-                         bool replace) {
+template <typename Fn>
+Status Table::InsertByShard(const int64_t* keys, int64_t n, const ParallelFor& parallel, bool replace, Fn fn) {
   if (n > UINT32_MAX) return Status::ResourceExhausted("a table cannot hold more than 4 billion rows");
-  std::vector<int64_t> ends(shards() + 1, 0);
-  for (int64_t i = 0; i < n; ++i) ++ends[ShardOf(HashKey(keys[i])) + 1];
-  for (int s = 1; s <= shards(); ++s) ends[s] += ends[s - 1];
-  std::vector<uint32_t> order(n);
-  std::vector<int64_t> at(ends.begin(), ends.end() - 1);
-  for (int64_t i = 0; i < n; ++i) order[at[ShardOf(HashKey(keys[i]))]++] = static_cast<uint32_t>(i);
+  std::vector<uint32_t> order;
+  const std::vector<int64_t> starts = Deal(
+      n, shards(), parallel, [&](int64_t i) { return int64_t{ShardOf(HashKey(keys[i]))}; },
+      [&](int64_t count) { order.resize(count); },
+      [&](int64_t i, int64_t place) { order[place] = static_cast<uint32_t>(i); });
 
   const int64_t cost = 100 * (n / shards() + 1);
   std::atomic<int64_t> missing{n};
   parallel.Run(replace ? shards() : 0, cost, [&](int64_t begin, int64_t end) {
     for (int64_t s = begin; s < end; ++s) {
       std::shared_lock<std::shared_mutex> lock(shards_[s].mutex);
-      for (int64_t i = ends[s]; i < ends[s + 1]; ++i) {
+      for (int64_t i = starts[s]; i < starts[s + 1]; ++i) {
         const int64_t key = keys[order[i]];
         if (shards_[s].index.Find(HashKey(key), key) != KeyIndex::kNone) missing.fetch_sub(1);
       }
@@ -68,8 +69,11 @@ Status Table::InsertRows(const int64_t* keys, const float* const* columns, int64
   std::vector<int64_t> inserted(shards(), 0);
   parallel.Run(shards(), cost, [&](int64_t begin, int64_t end) {
     for (int64_t s = begin; s < end; ++s) {
-      results[s] = InsertShard(static_cast<int>(s), keys, columns, order.data() + ends[s], ends[s + 1] - ends[s],
-                               replace, &inserted[s]);
+      std::unique_lock<std::shared_mutex> lock(shards_[s].mutex);
+      KeysWillChange(static_cast<int>(s));
+      results[s] = shards_[s].index.Reserve(starts[s + 1] - starts[s]);
+      if (!results[s].ok()) continue;
+      results[s] = fn(static_cast<int>(s), order.data() + starts[s], starts[s + 1] - starts[s], &inserted[s]);
     }
   });
   const int64_t made = std::accumulate(inserted.begin(), inserted.end(), int64_t{0});
@@ -79,29 +83,101 @@ Status Table::InsertRows(const int64_t* keys, const float* const* columns, int64
   return Status();
 }
 
-Status Table::InsertShard(int shard, const int64_t* keys, const float* const* columns, const uint32_t* order, int64_t n,
-                          bool replace, int64_t* inserted) {
-  Shard& s = shards_[shard];
+Status Table::ReserveRows(const int64_t* keys, int64_t n, const ParallelFor& parallel) {
+  const std::vector<int64_t> starts = Deal(
+      n, shards(), parallel, [&](int64_t i) { return int64_t{ShardOf(HashKey(keys[i]))}; }, [](int64_t) {},
+      [](int64_t, int64_t) {});
+  Failure failure;
+  parallel.Run(shards(), 10 * (n / shards() + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t s = begin; s < end && !failure.failed(); ++s) {
+      std::unique_lock<std::shared_mutex> lock(shards_[s].mutex);
+      const Status status = shards_[s].index.Reserve(starts[s + 1] - starts[s]);
+      if (!status.ok()) failure.Set(status);
+    }
+  });
+  return failure.status();
+}
+
+Status Table::InsertRows(const int64_t* keys, const float* const* columns, int64_t n, const ParallelFor& parallel,
+                         bool replace) {
+  if (tier_ != nullptr) {
+    return InsertByShard(keys, n, parallel, replace,
+                         [&](int shard, const uint32_t* order, int64_t count, int64_t* inserted) {
+                           return InsertToTier(shard, keys, columns, order, count, replace, inserted);
+                         });
+  }
+  std::vector<uint32_t> places(n);
+  const Status status = PlaceRows(keys, n, parallel, replace, places.data());
+  const int64_t cost = 20 + config_.dim * static_cast<int64_t>(1 + layout().slots().size()) / 4;  // nanoseconds
+  parallel.Run(n, cost, [&](int64_t begin, int64_t end) {
+    std::vector<const float*> from(columns, columns + 1 + layout().slots().size());
+    for (const float*& column : from) column = column == nullptr ? nullptr : column + begin * config_.dim;
+    FillRows(keys + begin, places.data() + begin, from.data(), end - begin);
+  });
+  return status;
+}
+
+Status Table::PlaceRows(const int64_t* keys, int64_t n, const ParallelFor& parallel, bool replace, uint32_t* places) {
+  std::fill_n(places, n, kNoPlace);
+  return InsertByShard(keys, n, parallel, replace,
+                       [&](int shard, const uint32_t* order, int64_t count, int64_t* inserted) {
+                         return PlaceShard(shard, keys, order, count, replace, places, inserted);
+                       });
+}
+
+Status Table::PlaceShard(int shard, const int64_t* keys, const uint32_t* order, int64_t n, bool replace,
+                         uint32_t* places, int64_t* inserted) {
+  const KeyIndex& index = shards_[shard].index;
+  for (int64_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) index.Prefetch(HashKey(keys[order[i + kAhead]]));
+    const int64_t key = keys[order[i]];
+    const uint64_t hash = HashKey(key);
+    const int64_t found = index.Find(hash, key);
+    if (found == KeyIndex::kNone) {
+      MXREC_RETURN_IF_ERROR(AddRow(shard, hash, key, &places[order[i]]));
+      ++*inserted;
+    } else if (replace) {
+      WillChange(found);
+      places[order[i]] = static_cast<uint32_t>(found);
+    } else {
+      return HasRow(key);
+    }
+  }
+  return Status();
+}
+
+Status Table::HasRow(int64_t key) const {
+  return Status::AlreadyExists("table '" + config_.name + "' has a row for key " + std::to_string(key) + " already");
+}
+
+void Table::FillRows(const int64_t* keys, const uint32_t* places, const float* const* columns, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    if (places[i] != kNoPlace) FillRow(keys, columns, i, store_.row(places[i]));
+  }
+}
+
+// The i-th of these rows, from columns as InsertRows has them.
+void Table::FillRow(const int64_t* keys, const float* const* columns, int64_t i, float* row) const {
   const RowLayout& layout = store_.layout();
   const int64_t dim = config_.dim;
-  auto fill = [&](int64_t from, float* at) {
-    if (columns[0] != nullptr) {
-      std::memcpy(at, columns[0] + from * dim, dim * sizeof(float));
+  if (columns[0] != nullptr) {
+    std::memcpy(row, columns[0] + i * dim, dim * sizeof(float));
+  } else {
+    initializer_.Fill(keys[i], row);
+  }
+  for (size_t p = 0; p < layout.slots().size(); ++p) {
+    float* slot = row + layout.slot_offset(static_cast<int>(p));
+    if (columns[1 + p] != nullptr) {
+      std::memcpy(slot, columns[1 + p] + i * dim, dim * sizeof(float));
     } else {
-      initializer_.Fill(keys[from], at);
+      std::fill_n(slot, dim, layout.slots()[p].initial_value);
     }
-    for (size_t p = 0; p < layout.slots().size(); ++p) {
-      float* slot = at + layout.slot_offset(static_cast<int>(p));
-      if (columns[1 + p] != nullptr) {
-        std::memcpy(slot, columns[1 + p] + from * dim, dim * sizeof(float));
-      } else {
-        std::fill_n(slot, dim, layout.slots()[p].initial_value);
-      }
-    }
-  };
-  std::unique_lock<std::shared_mutex> lock(s.mutex);
-  MXREC_RETURN_IF_ERROR(s.index.Reserve(n));
-  KeysWillChange(shard);
+  }
+}
+
+Status Table::InsertToTier(int shard, const int64_t* keys, const float* const* columns, const uint32_t* order,
+                           int64_t n, bool replace, int64_t* inserted) {
+  Shard& s = shards_[shard];
   DiskWriter disk(this, shard);
   auto flush = [&] {
     int64_t lost;
@@ -113,8 +189,8 @@ Status Table::InsertShard(int shard, const int64_t* keys, const float* const* co
     if (i + kAhead < n) {
       const int64_t next = order[i + kAhead];
       s.index.Prefetch(HashKey(keys[next]));
-      for (size_t p = 0; p <= layout.slots().size(); ++p) {
-        if (columns[p] != nullptr) __builtin_prefetch(columns[p] + next * dim);
+      for (size_t p = 0; p <= layout().slots().size(); ++p) {
+        if (columns[p] != nullptr) __builtin_prefetch(columns[p] + next * config_.dim);
       }
     }
     const int64_t from = order[i], key = keys[from];
@@ -124,7 +200,7 @@ Status Table::InsertShard(int shard, const int64_t* keys, const float* const* co
       const uint32_t row = static_cast<uint32_t>(found);
       if (!IsOnDisk(row)) {
         WillChange(row);
-        fill(from, store_.row(row));
+        FillRow(keys, columns, from, store_.row(row));
         continue;
       }
       // Records are never changed: it is written anew.
@@ -134,13 +210,12 @@ Status Table::InsertShard(int shard, const int64_t* keys, const float* const* co
       --*inserted;
     } else if (found != KeyIndex::kNone) {
       MXREC_RETURN_IF_ERROR(flush());
-      return Status::AlreadyExists("table '" + config_.name + "' has a row for key " + std::to_string(key) +
-                                   " already");
+      return HasRow(key);
     }
     if (disk.wanted()) {
       // The index knows the key at once, so that it cannot come twice, and its place when it is written.
       s.index.Insert(hash, key, 0);
-      fill(from, disk.Next(key));
+      FillRow(keys, columns, from, disk.Next(key));
       ++*inserted;
       if (disk.is_full()) MXREC_RETURN_IF_ERROR(flush());
       continue;
@@ -152,7 +227,7 @@ Status Table::InsertShard(int shard, const int64_t* keys, const float* const* co
       return added;
     }
     ++*inserted;
-    fill(from, store_.row(row));
+    FillRow(keys, columns, from, store_.row(row));
   }
   return flush();
 }

@@ -89,8 +89,7 @@ class ServeOp : public OpKernel {
     if (table->inserted() > 0) return Status();  // loaded before
     std::unique_ptr<TableReader> reader;
     MXREC_RETURN_IF_ERROR(TableReader::Open(Env::Posix(), directory, *table, false, &reader));
-    MXREC_RETURN_IF_ERROR(reader->Verify(expected_[t], parallel));
-    return reader->Load(table.get(), parallel);
+    return reader->Load(table.get(), expected_[t], parallel);
   }
 
   std::vector<std::string> tables_, directories_;

@@ -1,0 +1,37 @@
+// Brings rows from files to a table: every byte of their values is read once, and few of them are in memory at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/files.h"
+#include "base/parallel.h"
+#include "base/status.h"
+#include "table/table.h"
+
+namespace mxrec {
+
+// Rows as a checkpoint has them (layout.h). REQUIRES: files of the right size.
+struct RowSource {
+  const int64_t* keys;
+  int64_t rows;
+  std::vector<const FileView*> columns;  // the embedding, then each slot of the table; null: there is none in the files
+};
+
+// How much is read at once.
+struct LoadSizes {
+  // Rows in memory get their places, so many at a time, that the disk seldom waits for that; it takes 8 bytes a row.
+  int64_t part_rows = 4 << 20;
+  // Then each thread fills in so many bytes, of all columns, at a time; with fewer the disk waits.
+  int64_t block_bytes = 4 << 20;
+  // A table with a disk tier takes its rows from all over what was read.
+  int64_t tier_bytes = 32 << 20;
+};
+
+// Inserts them (Table::InsertRows). `sums`, unless null, receives the CRC32C of each column, 0 where there is none.
+// Takes up to 64 MiB of memory, or a row for each thread. IoError if a file cannot be read. After a failure some of the
+// rows are there, with any values. REQUIRES: no step is running.
+Status LoadRows(Table* table, const RowSource& source, bool replace, const ParallelFor& parallel,
+                std::vector<uint32_t>* sums, const LoadSizes& sizes = LoadSizes());
+
+}  // namespace mxrec
