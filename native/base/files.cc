@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <mutex>
 #include <vector>
 
 namespace mxrec {
@@ -39,11 +40,17 @@ int WriteAll(int fd, int64_t offset, const void* data, size_t n) {
   return 0;
 }
 
+// The same file again, to be read or written past the page cache; -1 if it cannot.
+int OpenDirect(int fd, int mode) {
+  return open(("/proc/self/fd/" + std::to_string(fd)).c_str(), mode | O_DIRECT | O_CLOEXEC);
+}
+
 class PosixWritableFile : public WritableFile {
  public:
   PosixWritableFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
   ~PosixWritableFile() override {
     if (fd_ >= 0) close(fd_);
+    if (direct_ >= 0) close(direct_);
   }
 
   Status Append(const void* data, size_t n) override {
@@ -60,12 +67,20 @@ class PosixWritableFile : public WritableFile {
     return Status();
   }
 
+  // Past the page cache 2.1 GB/s were measured, for 0.06 ns of processor time a byte; through it, 0.3 to 2.2 GB/s for
+  // 0.4 to 1.4 ns, on the same disk within minutes: pages must be found, and on a virtual machine the host must find
+  // them.
   Status WriteAt(int64_t offset, const void* data, size_t n) override {
-    const int error = WriteAll(fd_, offset, data, n);
+    const char* from = static_cast<const char*>(data);
+    const int64_t end = offset + static_cast<int64_t>(n);
+    const int64_t first = (offset + kFileBlock - 1) / kFileBlock * kFileBlock, last = end / kFileBlock * kFileBlock;
+    const bool fits = (reinterpret_cast<uintptr_t>(data) - static_cast<uintptr_t>(offset)) % kFileBlock == 0;
+    if (!fits || last - first < kWorthwhile || !HasDirect()) return WriteCached(offset, from, n);
+    const int error = WriteAll(direct_, first, from + (first - offset), static_cast<size_t>(last - first));
+    if (error == EINVAL) return WriteCached(offset, from, n);  // it cannot do that after all
     if (error != 0) return Failure("write", path_, error);
-    // The disk can begin at once: all that is written is synced in the end.
-    sync_file_range(fd_, offset, static_cast<off64_t>(n), SYNC_FILE_RANGE_WRITE);
-    return Status();
+    MXREC_RETURN_IF_ERROR(WriteCached(offset, from, static_cast<size_t>(first - offset)));
+    return WriteCached(last, from + (last - offset), static_cast<size_t>(end - last));
   }
 
   Status Sync() override { return fsync(fd_) == 0 ? Status() : Failure("sync", path_, errno); }
@@ -77,8 +92,25 @@ class PosixWritableFile : public WritableFile {
   }
 
  private:
+  static constexpr int64_t kWorthwhile = 256 << 10;
+
+  bool HasDirect() {
+    std::call_once(is_asked_, [this] { direct_ = OpenDirect(fd_, O_WRONLY); });
+    return direct_ >= 0;
+  }
+
+  Status WriteCached(int64_t offset, const char* data, size_t n) {
+    if (n == 0) return Status();
+    const int error = WriteAll(fd_, offset, data, n);
+    if (error != 0) return Failure("write", path_, error);
+    // The disk can begin at once: all that is written is synced in the end.
+    sync_file_range(fd_, offset, static_cast<off64_t>(n), SYNC_FILE_RANGE_WRITE);
+    return Status();
+  }
+
   std::string path_;
-  int fd_;
+  int fd_, direct_ = -1;
+  std::once_flag is_asked_;
 };
 
 class PosixFileView : public FileView {
@@ -95,7 +127,8 @@ class PosixFileView : public FileView {
   // Past the page cache a disk that delivers 4.4 GB/s does so at a tenth of a core; through it, 0.5 to 5 GB/s were
   // measured, for up to 2 ns a byte: pages must be found, and on a virtual machine the host must find them, too.
   Status Read(int64_t offset, int64_t n, Use use, char* buffer, const char** at) const override {
-    const int64_t begin = offset / kBlock * kBlock, end = (offset + n + kBlock - 1) / kBlock * kBlock;
+    const int64_t begin = offset / kFileBlock * kFileBlock,
+                  end = (offset + n + kFileBlock - 1) / kFileBlock * kFileBlock;
     *at = buffer + (offset - begin);
     int64_t got = 0;
     if (use == Use::kOnce && direct_ >= 0 && !IsCached(begin, end)) {
@@ -127,10 +160,10 @@ class PosixFileView : public FileView {
 
   // Whether all of it can be had without the disk.
   bool IsCached(int64_t begin, int64_t end) const {
-    std::vector<unsigned char> pages(static_cast<size_t>((end - begin) / kBlock));
+    std::vector<unsigned char> pages(static_cast<size_t>((end - begin) / kFileBlock));
     const int64_t n = std::min(end, size()) - begin;
     if (mincore(const_cast<char*>(data()) + begin, static_cast<size_t>(n), pages.data()) != 0) return true;
-    pages.resize(static_cast<size_t>((n + kBlock - 1) / kBlock));
+    pages.resize(static_cast<size_t>((n + kFileBlock - 1) / kFileBlock));
     return std::all_of(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; });
   }
 
@@ -196,11 +229,6 @@ class PosixScratchFile : public ScratchFile {
   int fd_;
 };
 
-// The same file again, to be read past the page cache; -1 if it cannot.
-int OpenDirect(int fd) {
-  return open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
-}
-
 // Reading a smaller file past the page cache would gain nothing.
 constexpr int64_t kWorthwhile = 1 << 20;
 
@@ -235,8 +263,8 @@ class PosixEnv : public Env {
         status = Failure("map", path, errno);
       } else {
         madvise(data, static_cast<size_t>(facts.st_size), MADV_SEQUENTIAL);  // read well ahead
-        view->reset(
-            new PosixFileView(path, fd, facts.st_size < kWorthwhile ? -1 : OpenDirect(fd), data, facts.st_size));
+        view->reset(new PosixFileView(path, fd, facts.st_size < kWorthwhile ? -1 : OpenDirect(fd, O_RDONLY), data,
+                                      facts.st_size));
         return status;
       }
     }

@@ -14,12 +14,17 @@
 
 namespace mxrec {
 
+// Where bytes of files lie in memory matters to reads and writes that pass by the page cache: they begin and end at
+// multiples of this, in the file and in memory.
+constexpr int64_t kFileBlock = 4096;
+
 class WritableFile {
  public:
   virtual ~WritableFile() = default;  // closes without a word; call Close to learn of errors
   virtual Status Append(const void* data, size_t n) = 0;
   // Writes bytes anywhere in the file. Different bytes may be written by several threads at once; Append must not be
-  // used in the same file.
+  // used in the same file. The whole blocks of a long write pass by the page cache where the file system can do that
+  // and `data` lies as far behind a multiple of kFileBlock as `offset`.
   virtual Status WriteAt(int64_t offset, const void* data, size_t n) = 0;
   // Returns when the content has reached the disk.
   virtual Status Sync() = 0;
@@ -29,8 +34,6 @@ class WritableFile {
 // A whole file, read-only, until destroyed. REQUIRES: nobody shortens the file meanwhile.
 class FileView {
  public:
-  static constexpr int64_t kBlock = 4096;
-
   virtual ~FileView() = default;
   // The file in memory. What is touched is read from the disk then; if it cannot be read, the process dies.
   const char* data() const { return data_; }
@@ -41,7 +44,8 @@ class FileView {
     kOnce,   // those that are not there already are read past it where the file system can do that
   };
   // Reads bytes [offset, offset + n), which are in the file, to somewhere in `buffer`, and sets *at to where they are.
-  // Several threads may do so at once. REQUIRES: the buffer begins at a multiple of kBlock and is n + 2 * kBlock long.
+  // Several threads may do so at once. REQUIRES: the buffer begins at a multiple of kFileBlock and is n + 2 *
+  // kFileBlock long.
   virtual Status Read(int64_t offset, int64_t n, Use use, char* buffer, const char** at) const = 0;
 
  protected:

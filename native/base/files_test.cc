@@ -1,4 +1,4 @@
-// Scratch files, and files that are read; those that are written are tested with checkpoints.
+// Files; those of checkpoints are tested with these, too.
 #include "base/files.h"
 
 #include <fcntl.h>
@@ -44,6 +44,41 @@ void Drop(const std::string& path) {
   close(fd);
 }
 
+TEST(WritableFile, WritesAnyPartThroughOrPastThePageCache) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/file";
+  constexpr size_t kSize = (size_t{4} << 20) + 999;
+  std::mt19937_64 random(1);
+  std::string content = RandomBytes(kSize, &random);
+  // In parts of any length, of which those that lie in memory as they do in the file may pass by the page cache; two
+  // threads at a time, so that one's last block is the other's first.
+  for (int round = 0; round < 8; ++round) {
+    std::unique_ptr<WritableFile> file;
+    ASSERT_TRUE(Env::Posix().Create(path, &file).ok());
+    const size_t middle = random() % kSize;
+    auto write = [&](size_t from, size_t to, uint64_t seed) {
+      std::mt19937_64 lengths(seed);
+      const Pages buffer(kSize + 2 * kFileBlock, Pages::Kind::kLazy);
+      while (from < to) {
+        const size_t n = std::min(to - from, 1 + lengths() % (size_t{1} << 20));
+        const size_t shift = lengths() % 4 == 0 ? 1 : 0;
+        char* data = static_cast<char*>(buffer.data()) + from % kFileBlock + shift;
+        content.copy(data, n, from);
+        EXPECT_TRUE(file->WriteAt(static_cast<int64_t>(from), data, n).ok());
+        from += n;
+      }
+    };
+    std::thread other([&] { write(0, middle, round); });
+    write(middle, kSize, round + 100);
+    other.join();
+    ASSERT_TRUE(file->Sync().ok());
+    ASSERT_TRUE(file->Close().ok());
+    std::ifstream in(path, std::ios::binary);
+    const std::string read((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    ASSERT_TRUE(read == content);
+  }
+}
+
 TEST(FileView, ReadsAnyPartInOrPastThePageCache) {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/file";
@@ -61,7 +96,7 @@ TEST(FileView, ReadsAnyPartInOrPastThePageCache) {
       size_t from = i % 4 == 0 ? 0 : random() % size, n = size - from;
       if (i % 4 == 2) n = std::min(n, size_t{4096});
       if (i % 4 == 3) n = random() % (n + 1);
-      const Pages buffer(n + 2 * FileView::kBlock, Pages::Kind::kLazy);
+      const Pages buffer(n + 2 * kFileBlock, Pages::Kind::kLazy);
       const FileView::Use use = i % 2 == 0 ? FileView::Use::kOnce : FileView::Use::kAgain;
       const char* at = nullptr;
       const Status status =
@@ -80,7 +115,7 @@ TEST(FileView, AFileThatWasCutMeanwhileIsToldWithItsEnd) {
   std::unique_ptr<FileView> view;
   ASSERT_TRUE(Env::Posix().Map(path, &view).ok());
   std::filesystem::resize_file(path, 1000);
-  const Pages buffer((2 << 20) + 2 * FileView::kBlock, Pages::Kind::kLazy);
+  const Pages buffer((2 << 20) + 2 * kFileBlock, Pages::Kind::kLazy);
   for (const FileView::Use use : {FileView::Use::kOnce, FileView::Use::kAgain}) {
     const char* at;
     const Status status = view->Read(0, 2 << 20, use, static_cast<char*>(buffer.data()), &at);

@@ -16,6 +16,17 @@ Status Damaged(const std::string& path, const std::string& what) {
   return Status::DataLoss("checkpoint file '" + path + "' is damaged: " + what + "; restore another checkpoint");
 }
 
+// `starts`, with more(shard) further elements in each shard.
+template <typename More>
+std::vector<int64_t> Starts(std::vector<int64_t> starts, More more) {
+  int64_t sum = 0;
+  for (size_t s = 1; s < starts.size(); ++s) {
+    sum += more(static_cast<int>(s - 1));
+    starts[s] += sum;
+  }
+  return starts;
+}
+
 const int64_t* Words(const FileView& file) { return reinterpret_cast<const int64_t*>(file.data()); }
 
 }  // namespace
@@ -23,17 +34,12 @@ const int64_t* Words(const FileView& file) { return reinterpret_cast<const int64
 HistoryWriter::HistoryWriter(const Snapshot& snapshot, const std::vector<int64_t>& starts)
     : snapshot_(snapshot),
       is_wanted_(snapshot.tracking().is_on() || snapshot.table().history() != nullptr),
-      starts_(starts),
-      refused_(1, 0),
-      cells_(1, 0),
-      history_(kHistoryColumn, kTriple * kWord, snapshot.table().shards()),
-      steps_(kStepColumn, kWord, snapshot.table().shards()),
-      filter_(kFilterColumn, sizeof(uint16_t), snapshot.table().shards()) {
-  for (int s = 0; s < snapshot.table().shards(); ++s) {
-    refused_.push_back(refused_.back() + snapshot.refused(s));
-    cells_.push_back(cells_.back() + snapshot.filter_cells(s));
-  }
-}
+      rows_(starts.back()),
+      records_(Starts(starts, [&](int shard) { return snapshot.refused(shard); })),
+      cells_(Starts(std::vector<int64_t>(starts.size(), 0), [&](int shard) { return snapshot.filter_cells(shard); })),
+      history_(kHistoryColumn, kTriple * kWord, records_),
+      steps_(kStepColumn, kWord, starts),
+      filter_(kFilterColumn, sizeof(uint16_t), cells_) {}
 
 Status HistoryWriter::Open(Env& env, const std::string& directory) {
   if (!is_wanted_) return Status();
@@ -44,9 +50,9 @@ Status HistoryWriter::Open(Env& env, const std::string& directory) {
 
 HistoryWriter::Part::Part(HistoryWriter* writer, int shard)
     : is_wanted_(writer->is_wanted_),
-      history_(&writer->history_, shard, writer->starts_[shard] + writer->refused_[shard]),
-      steps_(&writer->steps_, shard, writer->starts_[shard]),
-      filter_(&writer->filter_, shard, writer->cells_[shard]) {}
+      history_(&writer->history_, shard),
+      steps_(&writer->steps_, shard),
+      filter_(&writer->filter_, shard) {}
 
 Status HistoryWriter::Part::Row(int64_t key, const RowFacts& facts) {
   if (!is_wanted_) return Status();
@@ -78,15 +84,14 @@ Status HistoryWriter::Part::Flush() {
 
 Status HistoryWriter::Finish(Env& env, const std::string& directory, std::vector<CheckpointFile>* files) {
   if (!is_wanted_) return Status();
-  const int64_t rows = starts_.back();
-  MXREC_RETURN_IF_ERROR(history_.Finish(env, directory, {rows + refused_.back(), kTriple, kWord}, files));
-  MXREC_RETURN_IF_ERROR(steps_.Finish(env, directory, {rows, kWord}, files));
+  MXREC_RETURN_IF_ERROR(history_.Finish(env, directory, {records_.back(), kTriple, kWord}, files));
+  MXREC_RETURN_IF_ERROR(steps_.Finish(env, directory, {rows_, kWord}, files));
 
   const int32_t thresholds[] = {static_cast<int32_t>(snapshot_.tracking().access_threshold),
                                 static_cast<int32_t>(snapshot_.tracking().eviction_threshold), 1};
-  ColumnOutput threshold(kThresholdColumn, sizeof(thresholds), 1);
+  ColumnOutput threshold(kThresholdColumn, sizeof(thresholds), {0, 1});
   MXREC_RETURN_IF_ERROR(threshold.Open(env, directory));
-  ColumnOutput::Part part(&threshold, 0, 0);
+  ColumnOutput::Part part(&threshold, 0);
   MXREC_RETURN_IF_ERROR(part.Append(thresholds));
   MXREC_RETURN_IF_ERROR(part.Flush());
   MXREC_RETURN_IF_ERROR(threshold.Finish(env, directory, {3, sizeof(int32_t)}, files));

@@ -45,8 +45,8 @@ class HistoryWriter {
  private:
   const Snapshot& snapshot_;
   const bool is_wanted_;
-  const std::vector<int64_t>& starts_;
-  std::vector<int64_t> refused_, cells_;  // as starts_, of the refused keys and of the filters' cells
+  const int64_t rows_;
+  std::vector<int64_t> records_, cells_;  // as starts, of rows and refused keys, and of the filters' cells
   ColumnOutput history_, steps_, filter_;
 };
 

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/files.h"
+#include "base/pages.h"
 #include "base/status.h"
 #include "checkpoint/layout.h"
 
@@ -39,9 +41,9 @@ class Output {
 // A column's data file, whose parts are written by several threads: one part for each shard, in their order.
 class ColumnOutput {
  public:
-  // `width`: bytes of an element.
-  ColumnOutput(const std::string& column, int64_t width, int parts)
-      : column_(column), width_(width), parts_(static_cast<size_t>(parts)) {}
+  // `width`: bytes of an element. `starts`: for each part, the number of its first element; at the end, the number of
+  // all.
+  ColumnOutput(const std::string& column, int64_t width, const std::vector<int64_t>& starts);
 
   // Makes the column's directory and its file; `header` comes before the elements.
   Status Open(Env& env, const std::string& directory, const std::vector<int64_t>& header = {});
@@ -50,30 +52,35 @@ class ColumnOutput {
   Status Finish(Env& env, const std::string& directory, const std::vector<int64_t>& attribute,
                 std::vector<CheckpointFile>* files);
 
-  // A part while it is written, by one thread.
+  // A part while it is written, by one thread. REQUIRES: the column is open, or nothing is appended.
   class Part {
    public:
-    // `first`: the number of its first element in the file.
-    Part(ColumnOutput* column, int number, int64_t first)
-        : column_(column), number_(number), offset_(column->header_.bytes + first * column->width_) {}
+    Part(ColumnOutput* column, int number)
+        : column_(column), number_(number), offset_(column->header_.bytes + column->starts_[number] * column->width_) {}
+    ~Part() { column_->GiveBack(std::move(buffer_)); }
+    Part(Part&&) = default;
+
     Status Append(const void* element) {
-      if (used_ + column_->width_ > static_cast<int64_t>(buffer_.size())) MXREC_RETURN_IF_ERROR(Flush());
-      std::memcpy(buffer_.data() + used_, element, static_cast<size_t>(column_->width_));
-      used_ += column_->width_;
+      if (end_ + column_->width_ > capacity_) MXREC_RETURN_IF_ERROR(MakeRoom());
+      std::memcpy(at(end_), element, static_cast<size_t>(column_->width_));
+      end_ += column_->width_;
       return Status();
     }
     // Writes what was appended.
-    Status Flush();
+    Status Flush() { return Write(end_); }
 
    private:
-    // Smaller: more system calls; larger: the bytes leave the cache between copy, checksum and write.
-    static constexpr int64_t kBufferBytes = 256 << 10;
+    char* at(int64_t place) { return static_cast<char*>(buffer_.data()) + place; }
+    Status MakeRoom();
+    Status Write(int64_t end);
 
     ColumnOutput* column_;
     int number_;
-    int64_t offset_;
-    int64_t used_ = 0;
-    std::vector<char> buffer_;
+    int64_t offset_;  // in the file, of what is at `begin_`
+    // What was appended and not written is in [begin_, end_) of the buffer. It lies as far behind a multiple of
+    // kFileBlock there as in the file, so that it can pass by the page cache.
+    int64_t begin_ = 0, end_ = 0, capacity_ = 0;
+    Pages buffer_;
   };
 
  private:
@@ -82,11 +89,19 @@ class ColumnOutput {
     uint32_t crc = 0;
   };
 
+  // Buffers go from part to part: there are as many as parts are written at the same time.
+  Pages TakeBuffer();
+  void GiveBack(Pages buffer);
+
   std::string column_;
   int64_t width_;
+  std::vector<int64_t> starts_;
+  int64_t buffer_bytes_;
   Sum header_;
   std::vector<Sum> parts_;
   std::unique_ptr<WritableFile> file_;
+  std::mutex mutex_;
+  std::vector<Pages> buffers_;  // guarded by mutex_
 };
 
 // Finishes a column whose data is written: its attribute and their directory. Adds both files to `files`.

@@ -133,7 +133,7 @@ Status TableReader::CheckSums(const std::vector<CheckpointFile>& expected, const
   }
   Failure failure;
   parallel.Run(static_cast<int64_t>(parts.size()), kPart / 4, [&](int64_t begin, int64_t end) {
-    const Pages buffer(kRead + 2 * FileView::kBlock, Pages::Kind::kLazy);
+    const Pages buffer(kRead + 2 * kFileBlock, Pages::Kind::kLazy);
     if (buffer.data() == nullptr) return failure.Set(Status::ResourceExhausted("out of memory: cannot read files"));
     for (int64_t p = begin; p < end; ++p) {
       Part& part = parts[p];

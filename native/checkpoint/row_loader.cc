@@ -9,7 +9,7 @@
 namespace mxrec {
 namespace {
 
-int64_t RoundUp(int64_t bytes) { return (bytes + FileView::kBlock - 1) / FileView::kBlock * FileView::kBlock; }
+int64_t RoundUp(int64_t bytes) { return (bytes + kFileBlock - 1) / kFileBlock * kFileBlock; }
 
 // Reads the same rows of all columns, and sums them up.
 class Loader {
@@ -47,7 +47,7 @@ class Loader {
   };
 
   int64_t RowsIn(int64_t bytes) const { return std::max<int64_t>(1, bytes / (held_ * row_bytes_)); }
-  int64_t Room(int64_t rows) const { return RoundUp(rows * row_bytes_) + 2 * FileView::kBlock; }
+  int64_t Room(int64_t rows) const { return RoundUp(rows * row_bytes_) + 2 * kFileBlock; }
 
   // Where rows [first, first + n) of a column are now.
   Status Read(size_t column, int64_t first, int64_t n, char* buffer, const float** values, Sum* sum) const {

@@ -1,5 +1,7 @@
 #include "checkpoint/writer.h"
 
+#include <deque>
+
 #include "base/failure.h"
 #include "checkpoint/history_file.h"
 #include "checkpoint/output.h"
@@ -21,9 +23,9 @@ Status CheckSlotName(const std::string& table, const std::string& slot) {
 
 Status WriteDeleted(Env& env, const std::string& directory, const std::vector<int64_t>& keys,
                     std::vector<CheckpointFile>* files) {
-  ColumnOutput column(kDeletedColumn, sizeof(int64_t), 1);
+  ColumnOutput column(kDeletedColumn, sizeof(int64_t), {0, static_cast<int64_t>(keys.size())});
   MXREC_RETURN_IF_ERROR(column.Open(env, directory));
-  ColumnOutput::Part part(&column, 0, 0);
+  ColumnOutput::Part part(&column, 0);
   for (const int64_t key : keys) MXREC_RETURN_IF_ERROR(part.Append(&key));
   MXREC_RETURN_IF_ERROR(part.Flush());
   return column.Finish(env, directory, {static_cast<int64_t>(keys.size()), sizeof(int64_t)}, files);
@@ -46,11 +48,10 @@ Status WriteTable(Env& env, Snapshot* snapshot, const std::string& directory, in
   *rows = starts.back();
 
   MXREC_RETURN_IF_ERROR(env.MakeDirectory(directory));
-  std::vector<ColumnOutput> columns;
-  columns.reserve(names.size());
+  std::deque<ColumnOutput> columns;
   for (const std::string& name : names) {
     const int64_t width = columns.empty() ? sizeof(int64_t) : dim * static_cast<int64_t>(sizeof(float));
-    columns.emplace_back(name, width, table.shards());
+    columns.emplace_back(name, width, starts);
     MXREC_RETURN_IF_ERROR(columns.back().Open(env, directory));
   }
   HistoryWriter history(*snapshot, starts);
@@ -59,7 +60,8 @@ Status WriteTable(Env& env, Snapshot* snapshot, const std::string& directory, in
   // A shard's rows are a part of each column; threads share the shards.
   auto write_shard = [&](int shard) {
     std::vector<ColumnOutput::Part> parts;
-    for (ColumnOutput& column : columns) parts.emplace_back(&column, shard, starts[shard]);
+    parts.reserve(columns.size());
+    for (ColumnOutput& column : columns) parts.emplace_back(&column, shard);
     HistoryWriter::Part known(&history, shard);
     MXREC_RETURN_IF_ERROR(snapshot->Walk(
         shard,
