@@ -1,9 +1,14 @@
 """Scratch directories for checkpoints, and how saving and restoring is measured."""
 
 import contextlib
+import json
 import os
 import pathlib
 import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 
 from benchmarks import paths
 from benchmarks.worker import Measure
@@ -22,29 +27,65 @@ def clean() -> None:
     shutil.rmtree(paths.SCRATCH, ignore_errors=True)
 
 
-def saver_measures(session, saver, name: str, payload: int) -> dict:
-    """Measures "save" and "restore" of a stock Saver, in bytes of embeddings and slots.
+def saver_measures(session, saver, name: str, payload: int, restart: dict) -> dict:
+    """checkpoint_measures of a stock Saver."""
+
+    def save(home):
+        saver.save(session, os.path.join(home, "model"), global_step=0, write_meta_graph=False)
+
+    return checkpoint_measures(name, payload, save, lambda home: saver.restore(session, saver_path(home)), restart)
+
+
+def saver_path(home) -> str:
+    """The checkpoint that saver_measures saves below `home`."""
+    return os.path.join(home, "model-0")
+
+
+def checkpoint_measures(name: str, payload: int, save: Callable, restore: Callable, restart: dict) -> dict:
+    """Measures "save", "restore" over rows that are there, and "restart", a restore in a new process, in bytes of
+    embeddings and slots.
+
+    `save(home)` and `restore(home)` write and read below a directory; `restart` are options of the worker that shall
+    restore in a new process (see `restarted`), to which `home` is added.
 
     The file system is flushed after a save, and files are thrown out of the page cache before a restore. Without that
     one would measure memory: how soon a system's writes reach the disk is the kernel's choice. (What the host of a
     virtual machine has in its memory stays there.)
     """
     home = directory(name)
-    prefix = str(home / "model")
 
-    def save(i):
-        saver.save(session, prefix, global_step=0, write_meta_graph=False)
+    def flushed(i):
+        save(home)
         os.sync()
 
-    save(0)
+    def drop():
+        drop_from_page_cache(home)
+
+    flushed(0)
     written = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
     assert written >= payload, f"the checkpoint has {written:,} bytes, the rows have {payload:,}"
     return {
-        "save": Measure(save, payload, lead=0),
-        "restore": Measure(
-            lambda i: saver.restore(session, f"{prefix}-0"), payload, lead=0, before=lambda: drop_from_page_cache(home)
-        ),
+        "save": Measure(flushed, payload, lead=0),
+        "restore": Measure(lambda i: restore(home), payload, lead=0, before=drop),
+        "restart": Measure(lambda i: _restart(home, restart), payload, lead=0, before=drop, reports=True),
     }
+
+
+def _restart(home, options):
+    """Seconds that a new process of this peer takes to restore."""
+    module = sys.modules["__main__"].__spec__.name
+    command = [sys.executable, "-m", module, json.dumps({**options, "home": str(home)})]
+    answers = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return json.loads(answers.splitlines()[-1])["info"]["seconds"]
+
+
+def restarted(restore: Callable, size: Callable, rows: int) -> tuple[dict, dict]:
+    """What the scenario of a new process returns: it calls restore() once, after which size() must be `rows`."""
+    start = time.perf_counter()
+    restore()
+    seconds = time.perf_counter() - start
+    assert size() == rows, f"{size():,} rows were restored, {rows:,} were saved"
+    return {}, {"seconds": seconds}
 
 
 def drop_from_page_cache(home: pathlib.Path) -> None:

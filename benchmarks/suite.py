@@ -5,10 +5,11 @@ import dataclasses
 from benchmarks import environments, workloads
 from benchmarks.runner import Group, Worker
 
-OURS, STOCK, TFRA, TORCH, FBGEMM, LIMIT, DISK, DENSE_ADAM = (
+OURS, STOCK, TFRA, TFRA_FILES, TORCH, FBGEMM, LIMIT, DISK, DENSE_ADAM = (
     "mx_rec",
     "TensorFlow",
     "TFRA",
+    "TFRA's files",  # checkpoints by its own ops instead of the Saver
     "PyTorch",
     "FBGEMM",
     "memory limit",
@@ -25,6 +26,7 @@ _MODULES = {  # label -> (module in benchmarks.peers, environment)
     STOCK: ("stock", environments.OWN),
     DENSE_ADAM: ("stock", environments.OWN),
     TFRA: ("tfra", environments.TFRA),
+    TFRA_FILES: ("tfra", environments.TFRA),
     TORCH: ("torch_bag", environments.TORCH),
     FBGEMM: ("fbgemm", environments.FBGEMM),
     LIMIT: ("limit", environments.OWN),
@@ -75,7 +77,7 @@ FULL = Mode(
     seconds=0.8,
     retries=5,
     optimizers=("adam", "sgd", "adagrad"),
-    peers=(OURS, STOCK, LIMIT, TFRA, TORCH, FBGEMM, DENSE_ADAM, DISK),
+    peers=(OURS, STOCK, LIMIT, TFRA, TFRA_FILES, TORCH, FBGEMM, DENSE_ADAM, DISK),
     checkpoints=(("w3", 2),),
     growth=((32, "scattered"), (32, 1), (32, 2**20)),
     growth_rounds=4,
@@ -162,7 +164,7 @@ def _gigabytes(label, work, optimizer):
     """An upper estimate, from measured ones."""
     arrays = 1 + _SLOTS[optimizer]
     row = arrays * work.dim * 4 + (50 if label in (OURS, STOCK) else 25)
-    if label == TFRA:
+    if label in (TFRA, TFRA_FILES):
         row = arrays * (work.dim * 4 + 105)
     elif label == DENSE_ADAM:  # one temporary array
         row = 4 * work.dim * 4
@@ -302,16 +304,26 @@ def _growth(mode):
 def _checkpoint(mode):
     made = []
     for name, scale in mode.checkpoints:
+        ways = {OURS: True, STOCK: True, TFRA: "saver", TFRA_FILES: "file_system", DISK: True}
         workers = [
-            _workload_worker(label, name, "adam", mode.scale * scale, checkpoint=True)
-            for label in (OURS, STOCK, TFRA, DISK)
+            _workload_worker(label, name, "adam", mode.scale * scale, checkpoint=way)
+            for label, way in ways.items()
             if label in mode.peers
         ]
         # Writing back to disk is the kernel's work; it would look like foreign load.
         title = f"Checkpoint of {name.upper()}"
-        rounds = min(3, mode.rounds)
         made.append(
-            Group(f"checkpoint-{name}", title, tuple(workers), ("save", "restore"), rounds, 0.0, steps=1, retries=0)
+            Group(
+                name=f"checkpoint-{name}",
+                title=title,
+                workers=tuple(workers),
+                measures=("save", "restore", "restart"),
+                rounds=mode.rounds,
+                seconds=0.0,
+                steps=1,
+                retries=0,
+                is_growing=True,  # new processes are
+            )
         )
     return made
 

@@ -16,6 +16,7 @@ from benchmarks.suite import (
     SIZES,
     STOCK,
     TFRA,
+    TFRA_FILES,
     TORCH,
     UNFOLLOWED,
     UNTRACKED,
@@ -73,10 +74,9 @@ def evaluate(results: Results) -> list[Target]:
         ratio(f"{work.upper()} train, with dynamic expansion", f"expansion-{work}", "train", LIMITED, 0.95)
     ratio("train with a fifth of the rows in memory, files in the page cache", "disk", "train", IN_MEMORY, 0.4)
     targets.append(_disk_memory(results))
-    ratio("save", "checkpoint-w3", "save", DISK, 0.7)
-    ratio("save", "checkpoint-w3", "save", TFRA, 3)
-    ratio("restore", "checkpoint-w3", "restore", DISK, 0.7)
-    ratio("restore", "checkpoint-w3", "restore", TFRA, 3)
+    for measure, title in (("save", "save"), ("restart", "restore, new process"), ("restore", "restore over rows")):
+        for peer, bound in ((DISK, 0.7), (TFRA_FILES, 3)):
+            ratio(title, "checkpoint-w3", measure, peer, bound)
     ratio("W1 train, changes followed", "follow", "train", UNFOLLOWED, 0.97)
     targets += _saving(results)
     targets += [_auc(results), _size(results), *_memory(results), _new_rows(results), _startup(results)]

@@ -146,14 +146,19 @@ def start(lookup, threads):
     return v1.Session(config=v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads))
 
 
-def workload(workload, optimizer, scale, checkpoint=False, lookup="spec", threads=0, follows=False, **options):
-    work = workloads.get(workload, scale)
-    tables = Tables(work, v1.random_uniform_initializer(-0.05, 0.05), **options)
+def make_training(work, tables, optimizer, lookup="spec"):
+    """(placeholder of all batches, the dataset of them, its iterator for training, the train op)"""
     pool = v1.placeholder(tf.int64, [None, work.tables, *work.feature_shape])
     dataset = tf.data.Dataset.from_tensor_slices(tables.features(pool)).repeat()
     train_input, _, embeddings = tables.read(dataset, is_train=True, lookup=lookup)
     output = join(embeddings)
-    train = train_op(output, output - tf.constant(work.target()), optimizer)
+    return pool, dataset, train_input, train_op(output, output - tf.constant(work.target()), optimizer)
+
+
+def workload(workload, optimizer, scale, checkpoint=False, lookup="spec", threads=0, follows=False, **options):
+    work = workloads.get(workload, scale)
+    tables = Tables(work, v1.random_uniform_initializer(-0.05, 0.05), **options)
+    pool, dataset, train_input, train = make_training(work, tables, optimizer, lookup)
     forward_input, _, embeddings = tables.read(dataset, is_train=False, lookup=lookup)
     forward = join(embeddings)
     populate = tables.make_populate()
@@ -181,8 +186,20 @@ def workload(workload, optimizer, scale, checkpoint=False, lookup="spec", thread
     }
     if checkpoint:
         payload = tables.size() * work.dim * 4 * (1 + OPTIMIZERS[optimizer][1])
-        measures.update(scratch.saver_measures(session, saver, "ours", payload))
+        restart = {"scenario": "restart", "workload": workload, "optimizer": optimizer, "scale": scale}
+        measures.update(scratch.saver_measures(session, saver, "ours", payload, restart))
     return measures, {"rows": tables.size(), "bytes_per_row": bytes_per_row, "tensorflow": tf.__version__}
+
+
+def restart(workload, optimizer, scale, home):
+    work = workloads.get(workload, scale)
+    tables = Tables(work, v1.random_uniform_initializer(-0.05, 0.05))
+    make_training(work, tables, optimizer)
+    saver = v1.train.Saver()
+    session = start("spec", 0)
+    return scratch.restarted(
+        lambda: saver.restore(session, scratch.saver_path(home)), tables.size, work.tables * work.rows
+    )
 
 
 def growth(dim, batches, batch_size, lead, keys):
@@ -277,4 +294,4 @@ def e2e(optimizer, scale, training, lookup="spec", threads=0):
 
 
 if __name__ == "__main__":
-    worker.main({"workload": workload, "growth": growth, "eviction": eviction, "e2e": e2e})
+    worker.main({"workload": workload, "restart": restart, "growth": growth, "eviction": eviction, "e2e": e2e})

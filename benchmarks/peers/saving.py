@@ -52,11 +52,7 @@ def saving(workload, scale):
             "save_delta_checkpoints_secs": 10**6,
         },
     )
-    pool = v1.placeholder(tf.int64, [None, work.tables, *work.feature_shape])
-    dataset = tf.data.Dataset.from_tensor_slices(tables.features(pool)).repeat()
-    train_input, _, embeddings = tables.read(dataset, is_train=True)
-    output = ours.join(embeddings)
-    train = ours.train_op(output, output - tf.constant(work.target()), "adam")
+    pool, _, train_input, train = ours.make_training(work, tables, "adam")
     populate = tables.make_populate()
     saver = v1.train.Saver(max_to_keep=2)
     start_asc_pipeline()

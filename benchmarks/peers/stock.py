@@ -122,8 +122,21 @@ def workload(workload, optimizer, scale, checkpoint=False):
         del measures["forward"]  # the same as with "adam"
     if checkpoint:
         payload = work.tables * work.rows * work.dim * 4 * (1 + SLOTS[optimizer])
-        measures.update(scratch.saver_measures(session, saver, "stock", payload))
+        restart = {"scenario": "restart", "workload": workload, "optimizer": optimizer, "scale": scale}
+        measures.update(scratch.saver_measures(session, saver, "stock", payload, restart))
     return measures, {"bytes_per_row": bytes_per_row, "tensorflow": tf.__version__}
+
+
+def restart(workload, optimizer, scale, home):
+    work = workloads.get(workload, scale)
+    tables = make_tables(work)
+    ids = v1.placeholder(tf.int64, [work.tables, *work.feature_shape])
+    output = next(iter(outputs(work, tables, ids).values()))
+    make_trainer(tables, optimizer)(output, output)
+    saver = v1.train.Saver()
+    session = v1.Session()
+    rows = work.tables * work.rows
+    return scratch.restarted(lambda: saver.restore(session, scratch.saver_path(home)), lambda: rows, rows)
 
 
 def e2e(optimizer, scale, training):
@@ -148,4 +161,4 @@ def e2e(optimizer, scale, training):
 
 
 if __name__ == "__main__":
-    worker.main({"workload": workload, "e2e": e2e})
+    worker.main({"workload": workload, "restart": restart, "e2e": e2e})

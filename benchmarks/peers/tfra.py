@@ -2,15 +2,15 @@
 
 Its fastest settings, as found by trying: new rows are zeros (a random initializer computes a row for every id, known or
 not), `init_size` is the final size, ids are made distinct before the tables are asked, bags go through
-`embedding_lookup_sparse`. The forward pass is the quickest of its three ways. Checkpoints go through the stock Saver:
-with this TensorFlow its FileSystemSaver writes no rows.
+`embedding_lookup_sparse`. The forward pass is the quickest of its three ways. Checkpoints go through the stock Saver,
+or through the ops of its FileSystemSaver (that one itself writes no rows with this TensorFlow).
 """
 
 import numpy as np
 import tensorflow as tf
 from tensorflow_recommenders_addons import dynamic_embedding as de
 
-from benchmarks import clicks, scratch, worker, workloads
+from benchmarks import clicks, paths, scratch, worker, workloads
 from benchmarks.peers import deep_net
 from benchmarks.peers.feeding import Fed
 
@@ -97,6 +97,16 @@ class Tables:
         sizes = session.run([part.size() for t in range(work.tables) for part in (self.variables[t], *slots[t])])
         assert set(sizes) == {work.rows}
 
+    def file_system_ops(self, home):
+        """(op that writes all rows and slots to a directory, op that reads them)"""
+        parts = [*self.variables]
+        for trainable in self._trainables:
+            parts += trainable._optimizer_vars.value
+        save, load = (
+            [getattr(part, f"{verb}_file_system")(home) for part in parts] for verb in ("save_to", "load_from")
+        )
+        return tf.group(*save), tf.group(*load)
+
     def size(self, session):
         return int(sum(session.run([variable.size() for variable in self.variables])))
 
@@ -115,7 +125,8 @@ class Tables:
         return embeddings[0] if len(embeddings) == 1 else tf.concat(embeddings, axis=1)
 
 
-def workload(workload, optimizer, scale, checkpoint=False):
+def workload(workload, optimizer, scale, checkpoint=""):
+    """`checkpoint`: "", "saver" or "file_system"."""
     work = workloads.get(workload, scale)
     before = worker.resident_bytes()  # the tables' arrays of `init_size` count
     tables = Tables(work, optimizer)
@@ -123,7 +134,7 @@ def workload(workload, optimizer, scale, checkpoint=False):
     output = tables.training_output(ids)
     train = tables.train_op(output, output - tf.constant(work.target()))
     ways = tables.reading_outputs(ids)
-    saver = v1.train.Saver(max_to_keep=1) if checkpoint else None
+    saver = v1.train.Saver(max_to_keep=1) if checkpoint == "saver" else None
     session = v1.Session()
     session.run(v1.global_variables_initializer())
     tables.populate(session, -0.05, 0.05)
@@ -140,8 +151,38 @@ def workload(workload, optimizer, scale, checkpoint=False):
     }
     if checkpoint:
         payload = work.tables * work.rows * work.dim * 4 * (1 + tables.slots())
-        measures.update(scratch.saver_measures(session, saver, "tfra", payload))
+        restart = {"scenario": "restart", "workload": workload, "optimizer": optimizer, "scale": scale}
+        restart["checkpoint"] = checkpoint
+        if checkpoint == "saver":
+            measures.update(scratch.saver_measures(session, saver, "tfra", payload, restart))
+        else:
+            name = "tfra-file-system"
+            save, load = tables.file_system_ops(str(paths.SCRATCH / name))
+            measures.update(
+                scratch.checkpoint_measures(
+                    name, payload, lambda home: session.run(save), lambda home: session.run(load), restart
+                )
+            )
     return measures, {"bytes_per_row": bytes_per_row, "tensorflow": tf.__version__}
+
+
+def restart(workload, optimizer, scale, checkpoint, home):
+    work = workloads.get(workload, scale)
+    tables = Tables(work, optimizer)
+    output = tables.training_output(v1.placeholder(tf.int64, [work.tables, *work.feature_shape]))
+    tables.train_op(output, output)
+    saver = v1.train.Saver()
+    _, load = tables.file_system_ops(home)
+    session = v1.Session()
+    session.run(v1.global_variables_initializer())
+
+    def restore():
+        if checkpoint == "saver":
+            saver.restore(session, scratch.saver_path(home))
+        else:
+            session.run(load)
+
+    return scratch.restarted(restore, lambda: tables.size(session), work.tables * work.rows)
 
 
 def growth(dim, batches, batch_size, lead, keys):
@@ -183,4 +224,4 @@ def e2e(optimizer, scale, training):
 
 
 if __name__ == "__main__":
-    worker.main({"workload": workload, "growth": growth, "e2e": e2e})
+    worker.main({"workload": workload, "restart": restart, "growth": growth, "e2e": e2e})
