@@ -27,9 +27,8 @@ namespace {
 
 // Outside a step TensorFlow's pool is out of reach. Memory bandwidth is used up by a few threads.
 unsigned Cores() { return std::thread::hardware_concurrency(); }
-ThreadedFor Writers() { return ThreadedFor(static_cast<int>(std::clamp(Cores(), 1u, 8u))); }
-// More of them than cores: while some wait for the disk, others load what it gave them.
-ThreadedFor Readers() { return ThreadedFor(static_cast<int>(std::clamp(2 * Cores(), 4u, 8u))); }
+// More of them than cores: while some wait for the disk, others make what it shall write, or load what it gave them.
+ThreadedFor Threads() { return ThreadedFor(static_cast<int>(std::clamp(2 * Cores(), 4u, 8u))); }
 
 Status Take(const char* name, int64_t base, bool all, std::unique_ptr<Snapshot>* snapshot) {
   std::shared_ptr<Table> table;
@@ -43,7 +42,7 @@ Status Write(Snapshot* snapshot, const char* directory, int64_t* rows, mxrec_che
     return Status::InvalidArgument("room for " + std::to_string(capacity) + " files is too little");
   }
   std::vector<CheckpointFile> written;
-  MXREC_RETURN_IF_ERROR(WriteTable(Env::Posix(), snapshot, directory, rows, &written, Writers()));
+  MXREC_RETURN_IF_ERROR(WriteTable(Env::Posix(), snapshot, directory, rows, &written, Threads()));
   for (size_t i = 0; i < written.size(); ++i) {
     std::copy_n(written[i].name.c_str(), written[i].name.size() + 1, files[i].name);
     files[i].bytes = written[i].bytes;
@@ -70,7 +69,7 @@ Status Verify(const char* name, const char* directory, bool is_delta, const std:
   std::shared_ptr<Table> table;
   std::unique_ptr<TableReader> reader;
   MXREC_RETURN_IF_ERROR(Open(name, directory, is_delta, &table, &reader));
-  return reader->Verify(expected, contents, Readers());
+  return reader->Verify(expected, contents, Threads());
 }
 
 Status Load(const char* name, const char* directory, bool is_delta, const std::vector<CheckpointFile>& expected,
@@ -78,7 +77,7 @@ Status Load(const char* name, const char* directory, bool is_delta, const std::v
   std::shared_ptr<Table> table;
   std::unique_ptr<TableReader> reader;
   MXREC_RETURN_IF_ERROR(Open(name, directory, is_delta, &table, &reader));
-  MXREC_RETURN_IF_ERROR(reader->Load(table.get(), expected, Readers()));
+  MXREC_RETURN_IF_ERROR(reader->Load(table.get(), expected, Threads()));
   *rows = reader->rows();
   return Status();
 }

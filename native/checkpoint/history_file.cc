@@ -54,8 +54,7 @@ HistoryWriter::Part::Part(HistoryWriter* writer, int shard)
       steps_(&writer->steps_, shard),
       filter_(&writer->filter_, shard) {}
 
-Status HistoryWriter::Part::Row(int64_t key, const RowFacts& facts) {
-  if (!is_wanted_) return Status();
+Status HistoryWriter::Part::Record(int64_t key, const RowFacts& facts) {
   const int64_t step = facts.step;
   MXREC_RETURN_IF_ERROR(steps_.Append(&step));
   return Record(key, facts.count, facts.time);

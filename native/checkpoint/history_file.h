@@ -30,12 +30,13 @@ class HistoryWriter {
   class Part {
    public:
     Part(HistoryWriter* writer, int shard);
-    Status Row(int64_t key, const RowFacts& facts);
+    Status Row(int64_t key, const RowFacts& facts) { return is_wanted_ ? Record(key, facts) : Status(); }
     Status Refused(const Candidate& candidate);
     Status Filter(const uint16_t* cells, int64_t n);
     Status Flush();
 
    private:
+    Status Record(int64_t key, const RowFacts& facts);
     Status Record(int64_t key, int64_t count, int64_t time);
 
     bool is_wanted_;

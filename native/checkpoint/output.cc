@@ -62,30 +62,37 @@ void ColumnOutput::GiveBack(Pages buffer) {
 }
 
 Status ColumnOutput::Part::MakeRoom() {
+  // Bytes are summed up while they are in the processor's cache.
+  constexpr int64_t kStretch = 32 << 10;
   if (buffer_.data() == nullptr) {
     buffer_ = column_->TakeBuffer();
     if (buffer_.data() == nullptr) return Status::ResourceExhausted("out of memory: cannot write a checkpoint");
-    capacity_ = column_->buffer_bytes_;
-    begin_ = end_ = offset_ % kFileBlock;
-    return Status();
+    begin_ = end_ = summed_ = offset_ % kFileBlock;
   }
-  // Whole blocks; the rest waits for what completes it. There is one at least, as the buffer has a block more than an
-  // element.
-  const int64_t whole = end_ / kFileBlock * kFileBlock, rest = end_ - whole;
-  MXREC_RETURN_IF_ERROR(Write(whole));
-  std::memmove(at(0), at(whole), static_cast<size_t>(rest));
-  begin_ = 0;
-  end_ = rest;
+  Sum();
+  if (end_ + column_->width_ > column_->buffer_bytes_) {
+    // Whole blocks; the rest waits for what completes it. There is one at least, as the buffer has a block more than an
+    // element.
+    const int64_t whole = end_ / kFileBlock * kFileBlock, rest = end_ - whole;
+    MXREC_RETURN_IF_ERROR(Write(whole));
+    std::memmove(at(0), at(whole), static_cast<size_t>(rest));
+    begin_ = 0;
+    end_ = summed_ = rest;
+  }
+  limit_ = std::min(column_->buffer_bytes_, end_ + std::max(kStretch, column_->width_));
   return Status();
 }
 
+void ColumnOutput::Part::Sum() {
+  Total& total = column_->parts_[number_];
+  total.crc = crc32c::Extend(total.crc, at(summed_), static_cast<size_t>(end_ - summed_));
+  total.bytes += end_ - summed_;
+  summed_ = end_;
+}
+
 Status ColumnOutput::Part::Write(int64_t end) {
-  if (end <= begin_) return Status();
-  const size_t n = static_cast<size_t>(end - begin_);
-  Sum& sum = column_->parts_[number_];
-  sum.crc = crc32c::Extend(sum.crc, at(begin_), n);
-  sum.bytes += end - begin_;
-  MXREC_RETURN_IF_ERROR(column_->file_->WriteAt(offset_, at(begin_), n));
+  if (end == begin_) return Status();
+  MXREC_RETURN_IF_ERROR(column_->file_->WriteAt(offset_, at(begin_), static_cast<size_t>(end - begin_)));
   offset_ += end - begin_;
   begin_ = end;
   return Status();
@@ -105,7 +112,7 @@ Status ColumnOutput::Finish(Env& env, const std::string& directory, const std::v
   MXREC_RETURN_IF_ERROR(file_->Sync());
   MXREC_RETURN_IF_ERROR(file_->Close());
   CheckpointFile data = {DataFile(column_), header_.bytes, header_.crc};
-  for (const Sum& part : parts_) {
+  for (const Total& part : parts_) {
     data.crc32c = crc32c::Combine(data.crc32c, part.crc, part.bytes);
     data.bytes += part.bytes;
   }

@@ -61,17 +61,21 @@ class ColumnOutput {
     Part(Part&&) = default;
 
     Status Append(const void* element) {
-      if (end_ + column_->width_ > capacity_) MXREC_RETURN_IF_ERROR(MakeRoom());
+      if (end_ + column_->width_ > limit_) MXREC_RETURN_IF_ERROR(MakeRoom());
       std::memcpy(at(end_), element, static_cast<size_t>(column_->width_));
       end_ += column_->width_;
       return Status();
     }
     // Writes what was appended.
-    Status Flush() { return Write(end_); }
+    Status Flush() {
+      Sum();
+      return Write(end_);
+    }
 
    private:
     char* at(int64_t place) { return static_cast<char*>(buffer_.data()) + place; }
     Status MakeRoom();
+    void Sum();
     Status Write(int64_t end);
 
     ColumnOutput* column_;
@@ -79,12 +83,14 @@ class ColumnOutput {
     int64_t offset_;  // in the file, of what is at `begin_`
     // What was appended and not written is in [begin_, end_) of the buffer. It lies as far behind a multiple of
     // kFileBlock there as in the file, so that it can pass by the page cache.
-    int64_t begin_ = 0, end_ = 0, capacity_ = 0;
+    int64_t begin_ = 0, end_ = 0;
+    int64_t summed_ = 0;  // up to where the checksum reaches
+    int64_t limit_ = 0;   // where appending must stop for something
     Pages buffer_;
   };
 
  private:
-  struct Sum {
+  struct Total {
     int64_t bytes = 0;
     uint32_t crc = 0;
   };
@@ -97,8 +103,8 @@ class ColumnOutput {
   int64_t width_;
   std::vector<int64_t> starts_;
   int64_t buffer_bytes_;
-  Sum header_;
-  std::vector<Sum> parts_;
+  Total header_;
+  std::vector<Total> parts_;
   std::unique_ptr<WritableFile> file_;
   std::mutex mutex_;
   std::vector<Pages> buffers_;  // guarded by mutex_
