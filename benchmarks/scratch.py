@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks import paths
+from benchmarks import memory, paths
 from benchmarks.worker import Measure
 
 
@@ -46,10 +46,10 @@ def checkpoint_measures(name: str, payload: int, save: Callable, restore: Callab
     embeddings and slots.
 
     `save(home)` and `restore(home)` write and read below a directory; `restart` are options of the worker that shall
-    restore in a new process (see `restarted`), to which `home` is added.
+    restore in a new process (see `restarted`), to which `home` and `payload` are added.
 
-    The file system is flushed after a save, and files are thrown out of the page cache before a restore. Without that
-    one would measure memory: how soon a system's writes reach the disk is the kernel's choice. (What the host of a
+    The file system is flushed after a save, and files are thrown out of the page cache before each measurement. Without
+    that one would measure memory: how soon a system's writes reach the disk is the kernel's choice. (What the host of a
     virtual machine has in its memory stays there.)
     """
     home = directory(name)
@@ -58,16 +58,16 @@ def checkpoint_measures(name: str, payload: int, save: Callable, restore: Callab
         save(home)
         os.sync()
 
-    def drop():
-        drop_from_page_cache(home)
+    def before():
+        prepare(home, payload)
 
     flushed(0)
     written = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
     assert written >= payload, f"the checkpoint has {written:,} bytes, the rows have {payload:,}"
     return {
-        "save": Measure(flushed, payload, lead=0),
-        "restore": Measure(lambda i: restore(home), payload, lead=0, before=drop),
-        "restart": Measure(lambda i: _restart(home, restart), payload, lead=0, before=drop, reports=True),
+        "save": Measure(flushed, payload, lead=0, before=before),
+        "restore": Measure(lambda i: restore(home), payload, lead=0, before=before),
+        "restart": Measure(lambda i: _restart(home, {**restart, "payload": payload}), payload, lead=0, reports=True),
     }
 
 
@@ -79,8 +79,9 @@ def _restart(home, options):
     return json.loads(answers.splitlines()[-1])["info"]["seconds"]
 
 
-def restarted(restore: Callable, size: Callable, rows: int) -> tuple[dict, dict]:
+def restarted(home: str, payload: int, restore: Callable, size: Callable, rows: int) -> tuple[dict, dict]:
     """What the scenario of a new process returns: it calls restore() once, after which size() must be `rows`."""
+    prepare(pathlib.Path(home), payload)
     start = time.perf_counter()
     restore()
     seconds = time.perf_counter() - start
@@ -88,8 +89,9 @@ def restarted(restore: Callable, size: Callable, rows: int) -> tuple[dict, dict]
     return {}, {"seconds": seconds}
 
 
-def drop_from_page_cache(home: pathlib.Path) -> None:
-    """Throws the files below `home` out of the page cache, once they are written."""
+def prepare(home: pathlib.Path, payload: int) -> None:
+    """Throws the files below `home` out of the page cache, once they are written, and has enough free memory ready for
+    rows or for the page cache (see memory.py)."""
     os.sync()
     for parent, _, names in os.walk(home):
         for name in names:
@@ -97,3 +99,4 @@ def drop_from_page_cache(home: pathlib.Path) -> None:
                 handle = os.open(os.path.join(parent, name), os.O_RDONLY)
                 os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
                 os.close(handle)
+    memory.touch(1.5 * payload / 1e9)

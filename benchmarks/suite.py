@@ -322,7 +322,6 @@ def _checkpoint(mode):
                 seconds=0.0,
                 steps=1,
                 retries=0,
-                is_growing=True,  # new processes are
             )
         )
     return made

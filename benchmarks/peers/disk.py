@@ -28,8 +28,12 @@ def workload(workload, optimizer, scale, checkpoint):
                 pass
 
     save(0)
-    read = worker.Measure(restore, payload, 0, before=lambda: scratch.drop_from_page_cache(path.parent))
-    return {"save": worker.Measure(save, payload, 0), "restore": read, "restart": read}, {}
+
+    def before():
+        scratch.prepare(path.parent, payload)
+
+    read = worker.Measure(restore, payload, 0, before=before)
+    return {"save": worker.Measure(save, payload, 0, before=before), "restore": read, "restart": read}, {}
 
 
 if __name__ == "__main__":

@@ -191,15 +191,14 @@ def workload(workload, optimizer, scale, checkpoint=False, lookup="spec", thread
     return measures, {"rows": tables.size(), "bytes_per_row": bytes_per_row, "tensorflow": tf.__version__}
 
 
-def restart(workload, optimizer, scale, home):
+def restart(workload, optimizer, scale, home, payload):
     work = workloads.get(workload, scale)
     tables = Tables(work, v1.random_uniform_initializer(-0.05, 0.05))
     make_training(work, tables, optimizer)
     saver = v1.train.Saver()
     session = start("spec", 0)
-    return scratch.restarted(
-        lambda: saver.restore(session, scratch.saver_path(home)), tables.size, work.tables * work.rows
-    )
+    rows = work.tables * work.rows
+    return scratch.restarted(home, payload, lambda: saver.restore(session, scratch.saver_path(home)), tables.size, rows)
 
 
 def growth(dim, batches, batch_size, lead, keys):

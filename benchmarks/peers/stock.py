@@ -127,7 +127,7 @@ def workload(workload, optimizer, scale, checkpoint=False):
     return measures, {"bytes_per_row": bytes_per_row, "tensorflow": tf.__version__}
 
 
-def restart(workload, optimizer, scale, home):
+def restart(workload, optimizer, scale, home, payload):
     work = workloads.get(workload, scale)
     tables = make_tables(work)
     ids = v1.placeholder(tf.int64, [work.tables, *work.feature_shape])
@@ -136,7 +136,9 @@ def restart(workload, optimizer, scale, home):
     saver = v1.train.Saver()
     session = v1.Session()
     rows = work.tables * work.rows
-    return scratch.restarted(lambda: saver.restore(session, scratch.saver_path(home)), lambda: rows, rows)
+    return scratch.restarted(
+        home, payload, lambda: saver.restore(session, scratch.saver_path(home)), lambda: rows, rows
+    )
 
 
 def e2e(optimizer, scale, training):

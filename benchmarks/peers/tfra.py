@@ -166,7 +166,7 @@ def workload(workload, optimizer, scale, checkpoint=""):
     return measures, {"bytes_per_row": bytes_per_row, "tensorflow": tf.__version__}
 
 
-def restart(workload, optimizer, scale, checkpoint, home):
+def restart(workload, optimizer, scale, checkpoint, home, payload):
     work = workloads.get(workload, scale)
     tables = Tables(work, optimizer)
     output = tables.training_output(v1.placeholder(tf.int64, [work.tables, *work.feature_shape]))
@@ -182,7 +182,7 @@ def restart(workload, optimizer, scale, checkpoint, home):
         else:
             session.run(load)
 
-    return scratch.restarted(restore, lambda: tables.size(session), work.tables * work.rows)
+    return scratch.restarted(home, payload, restore, lambda: tables.size(session), work.tables * work.rows)
 
 
 def growth(dim, batches, batch_size, lead, keys):
