@@ -803,7 +803,8 @@ def test_parquet_without_pyarrow_says_how_to_get_it(run, tool, monkeypatch):
 
 
 def test_parquet_holds_the_rows(run, original, tool, monkeypatch):
-    parquet = pytest.importorskip("pyarrow.parquet")
+    from pyarrow import parquet
+
     monkeypatch.setattr(_table_files, "CHUNK", 7)
     assert tool("export", run, run / "out", "--format", "parquet", "--slots")[0] == 0
     for name in model.TABLES:

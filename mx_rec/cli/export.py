@@ -85,7 +85,8 @@ def _parquet_writer():
         from pyarrow import parquet
     except ImportError as error:
         raise CheckpointError(
-            f"`--format parquet` needs the package pyarrow ({error}); `pip install pyarrow`, or use `--format npy`"
+            f"`--format parquet` needs the package pyarrow ({error}); `pip install pyarrow`, with NumPy 1 "
+            "`pip install 'pyarrow<22'`, or use `--format npy`"
         ) from error
 
     def write(table, columns, out, advance):
