@@ -1,6 +1,6 @@
 """Has every single file operation of a save fail, and be the last one of its process, and looks at what is left.
 
-    python tests/fault_injection.py [deltas]
+    python tests/fault_injection.py [deltas | large]
 
 A directory holds checkpoint model-1 of state A. Then state B is saved, under a new name or over model-1, and the n-th
 file operation of that save goes wrong, for n = 1, 2, … until a save is over before. Afterwards the latest checkpoint
@@ -13,7 +13,8 @@ moment: what a save of C does there first, to tidy up, goes wrong as well. What 
            the process had been killed right there
     kill   the same, by SIGKILL, in a process of its own. It is slow, so only some n are tried
 
-With "deltas", checkpoints hold what has changed where that is possible: under a new name.
+With "deltas", checkpoints hold what has changed where that is possible: under a new name. With "large", a table
+has so many bytes in one place that they pass by the page cache; that is tried under a new name alone.
 
 The operations are intercepted by fault_injection.c, which this script compiles and has loaded.
 """
@@ -33,7 +34,8 @@ SOURCE = pathlib.Path(__file__).with_suffix(".c")
 COUNT, ONCE, DIE, KILL = range(4)
 NAMES = {"over the same name": 1, "under a new name": 2}
 KILLS = 12  # of each name
-DELTAS = "deltas" in sys.argv[1:]
+DELTAS, LARGE = "deltas" in sys.argv[1:], "large" in sys.argv[1:]
+TABLES, DIM, ROWS = (["user"], 8192, 20) if LARGE else (["user", "item"], 4, 5)
 VALUES = {"A": 1.0, "B": 2.0, "C": 3.0, "D": 4.0}
 
 
@@ -68,18 +70,31 @@ def arm(directory, n, how, error=errno.EIO):
     faults.faults_arm(directory.encode(), ctypes.c_long(n), how, error)
 
 
+def neighbours(first):
+    """Keys whose rows lie beside one another in a checkpoint: of one shard, as their hashes begin alike."""
+    found, key, mask = [], first, 2**64 - 1
+    while len(found) < ROWS:
+        x = (key + 0x9E3779B97F4A7C15) & mask  # native/base/hash.h
+        x = ((x ^ x >> 30) * 0xBF58476D1CE4E5B9) & mask
+        x = ((x ^ x >> 27) * 0x94D049BB133111EB) & mask
+        if (x ^ x >> 31) >> 56 == 0:
+            found.append(key)
+        key += 1
+    return found
+
+
 class Subject:
     """A model with a dense variable and two tables, of which `state` is everything that a checkpoint must hold."""
 
     def __init__(self):
-        self.model = Model()
+        self.model = Model(TABLES, dim=DIM)
         self.saver = self.model.saver(max_to_keep=1)  # so that saves remove a checkpoint, too
 
     def set(self, value):
         self.model.session.run(self.model.assign, {self.model.value: [value, value]})
         for anchor in self.model.anchors.values():
             native(anchor).erase(native(anchor).keys())  # a table that is emptied does not know what has changed
-            fill(anchor, list(range(int(value), int(value) + 5)), value)
+            fill(anchor, neighbours(int(value)) if LARGE else list(range(int(value), int(value) + ROWS)), value)
 
     def state(self):
         found = {"dense": self.model.session.run(self.model.dense)}
@@ -258,7 +273,7 @@ def main():
     arm(home, 0, COUNT)  # from now on no save waits for the disk
     mx_saver.install()
     try:
-        killed = fork_kills(home)
+        killed = [] if LARGE else fork_kills(home)
         with tf.Graph().as_default():
             trial = Trial(home)
             left = collections.defaultdict(list)
@@ -269,15 +284,16 @@ def main():
                 assert found == sorted(found), found
                 print(f"{name}, kill: {len(found)} processes; left A {found.count('A')} times, B {found.count('B')} "
                       "times", flush=True)  # fmt: skip
-            for name in NAMES:
+            for name in ["under a new name"] if LARGE else NAMES:
                 operations = count(trial.subject, os.path.join(home, "counted"), NAMES[name])
                 shutil.rmtree(os.path.join(home, "counted"))
                 found = every_operation(trial, name, DIE)
                 assert found == operations, f"{found} operations, {operations} without faults"
                 every_operation(trial, name, ONCE)
-            trial.interrupt()
-            for name in NAMES:
-                every_operation(trial, name, DIE)
+            if not LARGE:
+                trial.interrupt()
+                for name in NAMES:
+                    every_operation(trial, name, DIE)
     finally:
         shutil.rmtree(home, ignore_errors=True)
 

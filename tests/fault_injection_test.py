@@ -7,10 +7,12 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("kind", [[], ["deltas"]], ids=["whole", "deltas"])
-def test_no_failing_operation_harms_a_checkpoint(kind):
+@pytest.mark.parametrize(
+    "kind, failing, killed", [([], 6, 2), (["deltas"], 6, 2), (["large"], 2, 0)], ids=["whole", "deltas", "large"]
+)
+def test_no_failing_operation_harms_a_checkpoint(kind, failing, killed):
     script = pathlib.Path(__file__).with_name("fault_injection.py")
     done = subprocess.run([sys.executable, str(script), *kind], capture_output=True, text=True, timeout=900)
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
-    assert done.stdout.count("operations;") == 6 and done.stdout.count("processes;") == 2
+    assert done.stdout.count("operations;") == failing and done.stdout.count("processes;") == killed
