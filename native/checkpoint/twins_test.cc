@@ -18,7 +18,8 @@ TEST(Twins, FindsTheTwoPlacesOfTheOneKeyThatComesTwice) {
   for (const int64_t n : {2, 3, 1000, 100000}) {
     for (int round = 0; round < 10; ++round) {
       std::vector<int64_t> keys(n);
-      for (int64_t i = 0; i < n; ++i) keys[i] = i * (round % 2 == 0 ? 1 : INT64_C(-7046029254386353131));
+      const uint64_t factor = round % 2 == 0 ? 1 : 0x9e3779b97f4a7c15;  // neighbours, or all over the range
+      for (int64_t i = 0; i < n; ++i) keys[i] = static_cast<int64_t>(static_cast<uint64_t>(i) * factor);
       const int64_t a = static_cast<int64_t>(random() % n), b = static_cast<int64_t>(random() % n);
       for (const int threads : {1, 3}) {
         for (const int64_t memory : {kTwinMemory, kLittle}) {
