@@ -104,16 +104,8 @@ def verify(
     another dim; MemoryError if there are more rows than the table may hold. Without `contents`, as far as sizes tell.
     Touches nothing. `expected` may be empty.
     """
-    check(
-        library.core().mxrec_checkpoint_verify(
-            table.name.encode(),
-            os.fsencode(directory),
-            ctypes.c_int32(is_delta),
-            _files(expected),
-            ctypes.c_int32(len(expected)),
-            ctypes.c_int32(contents),
-        )
-    )
+    arguments = _reading(table, directory, is_delta, expected)
+    check(library.core().mxrec_checkpoint_verify(*arguments, ctypes.c_int32(contents)))
 
 
 def load(
@@ -122,26 +114,19 @@ def load(
     """Replaces the table's rows by those in `directory`, or adds those of a delta to them. Returns their number. With
     `expected` it raises what verify would, and leaves the table as it was, or empty; without, all was verified before.
     """
-    expected = expected or {}
     rows = ctypes.c_int64()
-    check(
-        library.core().mxrec_checkpoint_load(
-            table.name.encode(),
-            os.fsencode(directory),
-            ctypes.c_int32(is_delta),
-            _files(expected),
-            ctypes.c_int32(len(expected)),
-            ctypes.byref(rows),
-        )
-    )
+    arguments = _reading(table, directory, is_delta, expected or {})
+    check(library.core().mxrec_checkpoint_load(*arguments, ctypes.byref(rows)))
     return rows.value
 
 
-def _files(expected):
+def _reading(table, directory, is_delta, expected):
+    """What the calls that read a directory have in common."""
     files = (_File * max(1, len(expected)))()
     for file, (name, facts) in zip(files, expected.items()):
         file.name, file.bytes, file.crc32c = name.encode(), facts.bytes, facts.crc32c
-    return files
+    name, count = table.name.encode(), ctypes.c_int32(len(expected))
+    return name, os.fsencode(directory), ctypes.c_int32(is_delta), files, count
 
 
 def crc32c(data, crc: int = 0) -> int:

@@ -185,9 +185,10 @@ class NativeTable:
         check(code)
         return kind(*numbers)
 
-    def restore_tracking(self, access_threshold: int, eviction_threshold: int, coefficient: int, step: int) -> None:
-        """Sets what a checkpoint holds beside the history of the keys."""
-        numbers = [ctypes.c_int64(n) for n in (access_threshold, eviction_threshold, coefficient, step)]
+    def restore_tracking(self, saved: Tracking) -> None:
+        """Sets what a checkpoint holds beside the history of the keys; not the clock, which comes with that."""
+        settings = (saved.access_threshold, saved.eviction_threshold, saved.coefficient, saved.step)
+        numbers = [ctypes.c_int64(n) for n in settings]
         check(library.core().mxrec_table_restore_tracking(self._encoded, *numbers))
 
     def history(self, keys) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -52,7 +52,7 @@ def restore(table, path, entry) -> None:
             saved.filter_bytes,
             now.filter_bytes,
         )
-    native.restore_tracking(*(getattr(saved, label) for label in labels), saved.step)
+    native.restore_tracking(saved)
 
 
 def _of_original(path, now) -> Optional[Tracking]:

@@ -145,9 +145,7 @@ def _undo(table, tracking):
     table.native.clear()
     _live.note(table.table_name, None, ())
     if tracking is not None:
-        table.native.restore_tracking(
-            tracking.access_threshold, tracking.eviction_threshold, tracking.coefficient, tracking.step
-        )
+        table.native.restore_tracking(tracking)
 
 
 def _set_tip(verified):

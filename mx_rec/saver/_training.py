@@ -118,8 +118,6 @@ def _put_back(one):
         checkpoint.load(native, path)
         tracking = one.tracking[name]
         if tracking is not None:
-            native.restore_tracking(
-                tracking.access_threshold, tracking.eviction_threshold, tracking.coefficient, tracking.step
-            )
+            native.restore_tracking(tracking)
         del one.waiting[name]
         shutil.rmtree(path, ignore_errors=True)
