@@ -27,13 +27,13 @@ def clean() -> None:
     shutil.rmtree(paths.SCRATCH, ignore_errors=True)
 
 
-def saver_measures(session, saver, name: str, payload: int, restart: dict) -> dict:
+def saver_measures(session, saver, name: str, payload: int) -> dict:
     """checkpoint_measures of a stock Saver."""
 
     def save(home):
         saver.save(session, os.path.join(home, "model"), global_step=0, write_meta_graph=False)
 
-    return checkpoint_measures(name, payload, save, lambda home: saver.restore(session, saver_path(home)), restart)
+    return checkpoint_measures(name, payload, save, lambda home: saver.restore(session, saver_path(home)))
 
 
 def saver_path(home) -> str:
@@ -41,12 +41,12 @@ def saver_path(home) -> str:
     return os.path.join(home, "model-0")
 
 
-def checkpoint_measures(name: str, payload: int, save: Callable, restore: Callable, restart: dict) -> dict:
+def checkpoint_measures(name: str, payload: int, save: Callable, restore: Callable) -> dict:
     """Measures "save", "restore" over rows that are there, and "restart", a restore in a new process, in bytes of
     embeddings and slots.
 
-    `save(home)` and `restore(home)` write and read below a directory; `restart` are options of the worker that shall
-    restore in a new process (see `restarted`), to which `home` and `payload` are added.
+    `save(home)` and `restore(home)` write and read below a directory. The new process is the worker again, with
+    "restart" as its scenario and `home` and `payload` as further options (see `restarted`).
 
     The file system is flushed after a save, and files are thrown out of the page cache before each measurement. Without
     that one would measure memory: how soon a system's writes reach the disk is the kernel's choice. (What the host of a
@@ -67,14 +67,15 @@ def checkpoint_measures(name: str, payload: int, save: Callable, restore: Callab
     return {
         "save": Measure(flushed, payload, lead=0, before=before),
         "restore": Measure(lambda i: restore(home), payload, lead=0, before=before),
-        "restart": Measure(lambda i: _restart(home, {**restart, "payload": payload}), payload, lead=0, reports=True),
+        "restart": Measure(lambda i: _restart(home, payload), payload, lead=0, reports=True),
     }
 
 
-def _restart(home, options):
+def _restart(home, payload):
     """Seconds that a new process of this peer takes to restore."""
     module = sys.modules["__main__"].__spec__.name
-    command = [sys.executable, "-m", module, json.dumps({**options, "home": str(home)})]
+    options = {**json.loads(sys.argv[1]), "scenario": "restart", "home": str(home), "payload": payload}
+    command = [sys.executable, "-m", module, json.dumps(options)]
     answers = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True).stdout
     return json.loads(answers.splitlines()[-1])["info"]["seconds"]
 

@@ -186,12 +186,11 @@ def workload(workload, optimizer, scale, checkpoint=False, lookup="spec", thread
     }
     if checkpoint:
         payload = tables.size() * work.dim * 4 * (1 + OPTIMIZERS[optimizer][1])
-        restart = {"scenario": "restart", "workload": workload, "optimizer": optimizer, "scale": scale}
-        measures.update(scratch.saver_measures(session, saver, "ours", payload, restart))
+        measures.update(scratch.saver_measures(session, saver, "ours", payload))
     return measures, {"rows": tables.size(), "bytes_per_row": bytes_per_row, "tensorflow": tf.__version__}
 
 
-def restart(workload, optimizer, scale, home, payload):
+def restart(workload, optimizer, scale, checkpoint, home, payload):
     work = workloads.get(workload, scale)
     tables = Tables(work, v1.random_uniform_initializer(-0.05, 0.05))
     make_training(work, tables, optimizer)

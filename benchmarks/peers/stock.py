@@ -122,12 +122,11 @@ def workload(workload, optimizer, scale, checkpoint=False):
         del measures["forward"]  # the same as with "adam"
     if checkpoint:
         payload = work.tables * work.rows * work.dim * 4 * (1 + SLOTS[optimizer])
-        restart = {"scenario": "restart", "workload": workload, "optimizer": optimizer, "scale": scale}
-        measures.update(scratch.saver_measures(session, saver, "stock", payload, restart))
+        measures.update(scratch.saver_measures(session, saver, "stock", payload))
     return measures, {"bytes_per_row": bytes_per_row, "tensorflow": tf.__version__}
 
 
-def restart(workload, optimizer, scale, home, payload):
+def restart(workload, optimizer, scale, checkpoint, home, payload):
     work = workloads.get(workload, scale)
     tables = make_tables(work)
     ids = v1.placeholder(tf.int64, [work.tables, *work.feature_shape])

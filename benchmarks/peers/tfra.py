@@ -151,16 +151,14 @@ def workload(workload, optimizer, scale, checkpoint=""):
     }
     if checkpoint:
         payload = work.tables * work.rows * work.dim * 4 * (1 + tables.slots())
-        restart = {"scenario": "restart", "workload": workload, "optimizer": optimizer, "scale": scale}
-        restart["checkpoint"] = checkpoint
         if checkpoint == "saver":
-            measures.update(scratch.saver_measures(session, saver, "tfra", payload, restart))
+            measures.update(scratch.saver_measures(session, saver, "tfra", payload))
         else:
             name = "tfra-file-system"
             save, load = tables.file_system_ops(str(paths.SCRATCH / name))
             measures.update(
                 scratch.checkpoint_measures(
-                    name, payload, lambda home: session.run(save), lambda home: session.run(load), restart
+                    name, payload, lambda home: session.run(save), lambda home: session.run(load)
                 )
             )
     return measures, {"bytes_per_row": bytes_per_row, "tensorflow": tf.__version__}

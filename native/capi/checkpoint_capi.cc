@@ -25,10 +25,11 @@ using mxrec::TableReader;
 namespace mxrec {
 namespace {
 
-// Outside a step TensorFlow's pool is out of reach. Memory bandwidth is used up by a few threads.
-unsigned Cores() { return std::thread::hardware_concurrency(); }
-// More of them than cores: while some wait for the disk, others make what it shall write, or load what it gave them.
-ThreadedFor Threads() { return ThreadedFor(static_cast<int>(std::clamp(2 * Cores(), 4u, 8u))); }
+// Outside a step TensorFlow's pool is out of reach. Memory bandwidth is used up by a few threads. More of them than
+// cores: while some wait for the disk, others make what it shall write, or load what it gave them.
+ThreadedFor Threads() {
+  return ThreadedFor(static_cast<int>(std::clamp(2 * std::thread::hardware_concurrency(), 4u, 8u)));
+}
 
 Status Take(const char* name, int64_t base, bool all, std::unique_ptr<Snapshot>* snapshot) {
   std::shared_ptr<Table> table;
