@@ -3,7 +3,10 @@
 As in the original API a bool is not an int and an int is not a float: `learning_rate=1` is refused, `1.0` is not.
 """
 
+import difflib
+import inspect
 import numbers
+import re
 
 MAX_INT32 = 2147483647
 
@@ -48,7 +51,38 @@ def choice(name: str, value, options) -> object:
     return value
 
 
+def keywords(function: str, given, known) -> None:
+    """TypeError if `given` names keywords that are not among `known`; says which one is nearest to the first."""
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], known, 1)
+        hint = f"did you mean `{near[0]}`?" if near else f"it takes {', '.join(known)}"
+        raise TypeError(f"{function} has no argument {', '.join(f'`{name}`' for name in unknown)}; {hint}")
+
+
+def nothing_unknown(function, unknown) -> None:
+    """The same for what a function got through its last parameter, `**unknown`."""
+    keywords(function.__name__, unknown, list(inspect.signature(function).parameters)[:-1])
+
+
 def instance(name: str, value, kinds, rule: str):
     if not isinstance(value, kinds):
         _fail(name, rule, value)
+    return value
+
+
+def table_name(label: str, value) -> str:
+    """Names of tables are names of directories in checkpoints, so one rule holds for those of scripts and of files."""
+    text(label, value, 100)
+    if not re.fullmatch(r"[0-9A-Za-z_.]+", value):
+        raise ValueError(f"`{label}` of a table may hold letters, digits, '_' and '.', got {value!r}")
+    if set(value) == {"."}:
+        raise ValueError(
+            f"`{label}` of a table must not consist of dots, got {value!r}: it names a directory in checkpoints"
+        )
+    if value == "key" or value.startswith("manifest.json"):
+        raise ValueError(
+            f"`{label}` of a table must not be 'key' nor begin with 'manifest.json', got {value!r}: checkpoints have "
+            "files of these names"
+        )
     return value

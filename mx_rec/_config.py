@@ -14,6 +14,10 @@ NOT_INITIALIZED = (
 )
 
 
+# The step fails and updates no row; the row is left as it is; it is updated all the same.
+NONFINITE_GRADIENTS = ("error", "skip", "allow")
+
+
 @dataclasses.dataclass(frozen=True)
 class Config:
     """The keywords of `init`. Steps are limits that the script announces, never a schedule that must be obeyed."""
@@ -33,6 +37,7 @@ class Config:
     restore_model_version: Optional[int] = None
     recent_key_count_threshold: int = 0
     use_lccl: bool = False
+    nonfinite_gradients: str = "error"  # a row whose gradient holds NaN or infinity; one of NONFINITE_GRADIENTS
 
     def __post_init__(self):
         for name in ("max_steps", "train_steps", "eval_steps", "save_steps"):
@@ -48,6 +53,7 @@ class Config:
         ):
             if getattr(self, name) is not None:
                 _check.integer(name, getattr(self, name), low, _check.MAX_INT32)
+        _check.choice("nonfinite_gradients", self.nonfinite_gradients, NONFINITE_GRADIENTS)
         if self.max_steps == self.train_steps == self.eval_steps == 0:
             raise ValueError("`max_steps`, `train_steps` and `eval_steps` must not all be 0: nothing would run")
         if self.is_incremental_checkpoint and None in (self.save_checkpoint_due_time, self.save_delta_checkpoints_secs):

@@ -90,8 +90,8 @@ def test_init_refuses_periods_below_their_range(name, low):
         init(**{name: low - 1})
 
 
-def test_init_ignores_unknown_keywords_and_takes_the_old_form():
-    init(True, rank_id=0, rank_size=1, train_interval=5, prefetch_batch_number=2, use_hot=1, use_dynamic=1, something=3)
+def test_init_takes_the_old_form():
+    init(True, rank_id=0, rank_size=1, train_interval=5, prefetch_batch_number=2, use_hot=1, use_dynamic=1)
     assert ConfigInitializer.get_instance().train_steps == 5
     assert ConfigInitializer.get_instance().use_dynamic is True
 

@@ -37,13 +37,18 @@ def running():
 @pytest.fixture
 def loads(monkeypatch):
     """The directories that tables are loaded from."""
-    found, load = [], checkpoint.load
+    found, load = [], checkpoint.Reader.load
 
-    def recorded(table, directory, is_delta=False):
-        found.append(directory)
-        return load(table, directory, is_delta)
+    class Recorded(checkpoint.Reader):
+        def __init__(self, table, directory, *arguments):
+            super().__init__(table, directory, *arguments)
+            self.directory = directory
 
-    monkeypatch.setattr(checkpoint, "load", recorded)
+        def load(self):
+            found.append(self.directory)
+            return load(self)
+
+    monkeypatch.setattr(checkpoint, "Reader", Recorded)
     return found
 
 

@@ -237,7 +237,7 @@ def test_evict_without_any_threshold_does_nothing_and_says_so(started, caplog):
     fed.step(1)
     with caplog.at_level(logging.WARNING, logger="mx_rec"):
         assert evict() == {}
-    assert "no table of the default graph has an `eviction_threshold`" in caplog.text
+    assert "no table has an `eviction_threshold`" in caplog.text
     assert fed.keys() == [1]
 
 

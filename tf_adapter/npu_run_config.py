@@ -1,7 +1,5 @@
 """NPURunConfig: tf.estimator.RunConfig with the keywords of the vendor's hardware."""
 
-import difflib
-
 from mx_rec import _check
 from mx_rec.util.log import logger
 from tf_adapter._estimator import estimator
@@ -59,11 +57,7 @@ class NPURunConfig(estimator.RunConfig):
 
     def __init__(self, iterations_per_loop=1, *, save_summary_steps=0, **others):
         self.iterations_per_loop = _check.integer("iterations_per_loop", iterations_per_loop, 1, _check.MAX_INT32)
-        for name in others:
-            if name not in _OWN and name not in _WITHOUT_EFFECT:
-                near = difflib.get_close_matches(name, [*_OWN, *_WITHOUT_EFFECT], 1)
-                hint = f"; did you mean `{near[0]}`?" if near else ""
-                raise TypeError(f"NPURunConfig has no keyword `{name}`{hint}")
+        _check.keywords("NPURunConfig", others, ["iterations_per_loop", *_OWN, *sorted(_WITHOUT_EFFECT)])
         if others.get("dump_config") is not None:
             _check.instance("dump_config", others["dump_config"], DumpConfig, "a DumpConfig")
         ignored = sorted(name for name, value in others.items() if name in _WITHOUT_EFFECT and value is not None)

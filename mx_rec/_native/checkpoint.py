@@ -97,36 +97,58 @@ def knows_since(table: NativeTable, moment: int) -> bool:
     return bool(known.value)
 
 
-def verify(
-    table: NativeTable, directory: str, expected: Mapping[str, FileFacts], is_delta: bool = False, contents: bool = True
-) -> None:
-    """Raises unless `directory` can be loaded into the table: ValueError if a file is damaged or cut, or holds rows of
-    another dim; MemoryError if there are more rows than the table may hold. Without `contents`, as far as sizes tell.
-    Touches nothing. `expected` may be empty.
+class Reader:
+    """The files of a table in `directory`, all opened, and kept until `close`: what is verified is what is loaded,
+    whatever becomes of the directory meanwhile.
+
+    `expected` are the files as they were written, or nothing if that is not known; of others none is opened.
+    `rows_only`: keys and embeddings, without slots and counts. Raises ValueError if one is missing.
     """
-    arguments = _reading(table, directory, is_delta, expected)
-    check(library.core().mxrec_checkpoint_verify(*arguments, ctypes.c_int32(contents)))
 
+    def __init__(
+        self,
+        table: NativeTable,
+        directory: str,
+        expected: Mapping[str, FileFacts],
+        is_delta: bool = False,
+        rows_only: bool = False,
+    ):
+        files = (_File * max(1, len(expected)))()
+        for file, (name, facts) in zip(files, expected.items()):
+            file.name, file.bytes, file.crc32c = name.encode(), facts.bytes, facts.crc32c
+        self._handle = ctypes.c_void_p()
+        check(
+            library.core().mxrec_reader_open(
+                table.name.encode(),
+                os.fsencode(directory),
+                ctypes.c_int32(is_delta),
+                ctypes.c_int32(rows_only),
+                files,
+                ctypes.c_int32(len(expected)),
+                ctypes.byref(self._handle),
+            )
+        )
 
-def load(
-    table: NativeTable, directory: str, is_delta: bool = False, expected: Optional[Mapping[str, FileFacts]] = None
-) -> int:
-    """Replaces the table's rows by those in `directory`, or adds those of a delta to them. Returns their number. With
-    `expected` it raises what verify would, and leaves the table as it was, or empty; without, all was verified before.
-    """
-    rows = ctypes.c_int64()
-    arguments = _reading(table, directory, is_delta, expected or {})
-    check(library.core().mxrec_checkpoint_load(*arguments, ctypes.byref(rows)))
-    return rows.value
+    def verify(self, contents: bool = True) -> int:
+        """Returns the number of rows. Raises unless the files can be loaded into the table: ValueError if one is
+        damaged or cut, or holds rows of another dim; MemoryError if there are more rows than the table may hold.
+        Without `contents`, as far as sizes tell. Touches nothing."""
+        rows = ctypes.c_int64()
+        check(library.core().mxrec_reader_verify(self._handle, ctypes.c_int32(contents), ctypes.byref(rows)))
+        return rows.value
 
+    def load(self) -> int:
+        """Replaces the table's rows by those of the files, or adds those of a delta to them. Returns their number.
+        Unless the contents were verified before, it raises what `verify` would; then the table is as it was, or empty.
+        """
+        rows = ctypes.c_int64()
+        check(library.core().mxrec_reader_load(self._handle, ctypes.byref(rows)))
+        return rows.value
 
-def _reading(table, directory, is_delta, expected):
-    """What the calls that read a directory have in common."""
-    files = (_File * max(1, len(expected)))()
-    for file, (name, facts) in zip(files, expected.items()):
-        file.name, file.bytes, file.crc32c = name.encode(), facts.bytes, facts.crc32c
-    name, count = table.name.encode(), ctypes.c_int32(len(expected))
-    return name, os.fsencode(directory), ctypes.c_int32(is_delta), files, count
+    def close(self) -> None:
+        """Closes the files. Repeating it changes nothing."""
+        handle, self._handle = self._handle, ctypes.c_void_p()
+        library.core().mxrec_reader_close(handle)
 
 
 def crc32c(data, crc: int = 0) -> int:

@@ -11,7 +11,18 @@ def register() -> None:
     tf.RegisterGradient("MxrecLookup")(_lookup)
     tf.RegisterGradient("MxrecEmbeddings")(_embeddings)
     tf.RegisterGradient("MxrecJoined")(_joined)
-    for op in ("Prepare", "Group", "Fold", "HasRow", "Touched", "Update", "FoldUpdate", "SetThreshold", "Timestamp"):
+    for op in (
+        "Prepare",
+        "Group",
+        "Fold",
+        "HasRow",
+        "Padding",
+        "Touched",
+        "Update",
+        "FoldUpdate",
+        "SetThreshold",
+        "Timestamp",
+    ):
         tf.no_gradient(f"Mxrec{op}")
 
 

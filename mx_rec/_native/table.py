@@ -44,6 +44,7 @@ class Facts:
     refused: int
     candidates: int
     mutations: int  # training batches, writes, evictions and loads so far (native/table/table.h)
+    nonfinite: int  # rows that were not updated because their gradients were not finite (native/table/nonfinite.h)
 
     @property
     def is_untouched(self) -> bool:
@@ -88,6 +89,11 @@ class Tracking:
 
 def _pointer(array, kind):
     return array.ctypes.data_as(kind)
+
+
+def _saved_numbers(saved):
+    settings = (saved.access_threshold, saved.eviction_threshold, saved.coefficient, saved.step)
+    return [ctypes.c_int64(number) for number in settings]
 
 
 class NativeTable:
@@ -135,6 +141,7 @@ class NativeTable:
                 ctypes.c_int32(len(tier.paths)),
             )
         )
+        _known[name] = self
 
     def set_slots(self, slots: Sequence[tuple[str, float]]) -> None:
         """Makes room in every row for the optimizer's slots: (checkpoint name, initial value) each."""
@@ -185,11 +192,13 @@ class NativeTable:
         check(code)
         return kind(*numbers)
 
+    def check_tracking(self, saved: Tracking) -> None:
+        """Raises what restore_tracking would."""
+        check(library.core().mxrec_table_check_tracking(self._encoded, *_saved_numbers(saved)))
+
     def restore_tracking(self, saved: Tracking) -> None:
         """Sets what a checkpoint holds beside the history of the keys; not the clock, which comes with that."""
-        settings = (saved.access_threshold, saved.eviction_threshold, saved.coefficient, saved.step)
-        numbers = [ctypes.c_int64(n) for n in settings]
-        check(library.core().mxrec_table_restore_tracking(self._encoded, *numbers))
+        check(library.core().mxrec_table_restore_tracking(self._encoded, *_saved_numbers(saved)))
 
     def history(self, keys) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(count, last time, last step), int64 [n] each, of `keys`, with a row or without; zeros where unknown."""
@@ -296,6 +305,13 @@ class Eviction:
 
 
 _generation = 0
+# The tables of the process, by name.
+_known: dict[str, NativeTable] = {}
+
+
+def known() -> dict[str, NativeTable]:
+    """The tables of the process that exist now, by name, whatever graph has them."""
+    return dict(_known)
 
 
 def generation() -> int:
@@ -307,4 +323,5 @@ def clear_all() -> None:
     """Forgets every table of the process."""
     global _generation
     _generation += 1
+    _known.clear()
     library.core().mxrec_registry_clear()

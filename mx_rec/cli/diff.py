@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 from tqdm import tqdm
 
-from mx_rec.saver import _reading, _table_files
+from mx_rec.cli._steadily import steadily
+from mx_rec.saver import _table_files
 from mx_rec.saver._errors import CheckpointError, DamagedError
 
 _DESCRIPTION = """\
@@ -27,18 +28,22 @@ def add_command(commands) -> None:
 def run(options) -> int:
     """Runs the command; returns the exit status."""
     try:
-        a, b = (_reading.open_checkpoint(path) for path in (options.a, options.b))
-        print(f"A  {a.directory}\nB  {b.directory}")
-        is_equal = True
-        for name in sorted({*a.tables, *b.tables}):
-            if name in a.tables and name in b.tables:
-                is_equal &= _print_table(a.tables[name], b.tables[name], options.keys)
-            else:
-                side, table = ("A", a.tables[name]) if name in a.tables else ("B", b.tables[name])
-                print(f"\ntable '{name}': only in {side}, {table.rows:,} rows")
-                is_equal = False
+        return steadily([options.a, options.b], lambda a, b: _print_checkpoints(a, b, options.keys))
     except DamagedError as error:
         raise CheckpointError(f"{error}; a damaged checkpoint cannot be compared") from error
+
+
+def _print_checkpoints(a, b, examples):
+    """Prints how checkpoint `a` differs from `b`; returns the exit status."""
+    print(f"A  {a.directory}\nB  {b.directory}")
+    is_equal = True
+    for name in sorted({*a.tables, *b.tables}):
+        if name in a.tables and name in b.tables:
+            is_equal &= _print_table(a.tables[name], b.tables[name], examples)
+        else:
+            side, table = ("A", a.tables[name]) if name in a.tables else ("B", b.tables[name])
+            print(f"\ntable '{name}': only in {side}, {table.rows:,} rows")
+            is_equal = False
     print("\nequal" if is_equal else "\ndifferent")
     return 0 if is_equal else 1
 

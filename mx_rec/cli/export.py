@@ -7,14 +7,15 @@ import numpy as np
 from tqdm import tqdm
 
 from mx_rec.cli import verify
-from mx_rec.saver import _reading, _table_files
+from mx_rec.cli._steadily import steadily
+from mx_rec.saver import _table_files
 from mx_rec.saver._errors import CheckpointError, DamagedError
 
 _DESCRIPTION = """\
 Writes the tables of a checkpoint as NumPy files, T.keys.npy (int64 [n]) and T.embedding.npy (float32 [n, dim]), or as
 one Parquet file per table with the columns `key` and `embedding`. Row i is the same in all of them. Files of the same
-names are replaced. A delta gives all rows, of those it builds on, too. What is exported is checked before, and a
-file appears when it is complete.
+names are replaced. A delta gives all rows, of those it builds on, too. What is exported is checked before, and the
+files appear when all of them are complete.
 """
 
 
@@ -32,43 +33,66 @@ def add_command(commands) -> None:
 def run(options) -> int:
     """Runs the command; returns the exit status."""
     write = _write_npy if options.format == "npy" else _parquet_writer()
-    checkpoint = _reading.open_checkpoint(options.path)
+    try:
+        with _Files(options.out) as files:
+            status = steadily([options.path], lambda checkpoint: _export(checkpoint, options, write, files))
+            files.keep()
+    except OSError as error:
+        raise CheckpointError(f"cannot write to '{options.out}': {error.strerror or error}") from error
+    return status
+
+
+def _export(checkpoint, options, write, files):
+    """Writes the tables to new files, and prints where they will be."""
     names = list(checkpoint.tables) if options.table is None else dict.fromkeys(options.table)
-    tables = [checkpoint.table(name) for name in names]
-    for table in tables:
+    for table in [checkpoint.table(name) for name in names]:
         columns = ("embedding", *(table.slots if options.slots else ()))
         wanted = {"key", "deleted", *columns}
         damage = [text for link in table.links for text in verify.check_table(link, wanted)]
         if damage:
             raise DamagedError("; ".join(damage))
-        try:
-            os.makedirs(options.out, exist_ok=True)
-            with tqdm(total=table.rows, desc=table.name, unit=" rows", disable=None, leave=False) as bar:
-                files = write(table, columns, options.out, bar.update)
-        except OSError as error:
-            raise CheckpointError(f"cannot write to '{options.out}': {error.strerror or error}") from error
-        print(f"table '{table.name}': {table.rows:,} rows of dim {table.dim} -> {', '.join(files)}", flush=True)
+        with tqdm(total=table.rows, desc=table.name, unit=" rows", disable=None, leave=False) as bar:
+            written = write(table, columns, files, bar.update)
+        print(f"table '{table.name}': {table.rows:,} rows of dim {table.dim} -> {', '.join(written)}")
     return 0
 
 
-@contextlib.contextmanager
-def _new_file(path):
-    """A name to write to; it becomes `path` when the block ends well, and goes otherwise."""
-    temporary = f"{path}.tmp-{os.getpid()}"
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(temporary)
+class _Files:
+    """New files in a directory, which is made for the first; they have other names until all of them are complete, and
+    go if they are not kept."""
+
+    def __init__(self, directory: str):
+        self._directory = directory
+        self._names: dict[str, str] = {}  # final path -> where it is written
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for temporary in self._names.values():
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(temporary)
+
+    def new(self, name: str) -> tuple[str, str]:
+        """(the path of the file called `name`, where to write it meanwhile). The same again for the same name."""
+        os.makedirs(self._directory, exist_ok=True)
+        path = os.path.join(self._directory, name)
+        self._names[path] = f"{path}.tmp-{os.getpid()}"
+        return path, self._names[path]
+
+    def keep(self) -> None:
+        """Gives all of them their names."""
+        for path, temporary in self._names.items():
+            os.replace(temporary, path)
 
 
 def _write_npy(table, columns, out, advance):
     arrays = {"keys": table.keys(), **{name: table.floats(name) for name in columns}}
     files = []
     for name, array in arrays.items():
-        files.append(os.path.join(out, f"{table.name}.{name}.npy"))
-        with _new_file(files[-1]) as temporary, open(temporary, "wb") as file:
+        path, temporary = out.new(f"{table.name}.{name}.npy")
+        files.append(path)
+        with open(temporary, "wb") as file:
             header = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
             np.lib.format.write_array_header_1_0(file, header)
             for part in _table_files.chunks(table.rows):
@@ -93,8 +117,8 @@ def _parquet_writer():
         kind = pyarrow.list_(pyarrow.float32(), table.dim)
         schema = pyarrow.schema([("key", pyarrow.int64()), *((name, kind) for name in columns)])
         keys, floats = table.keys(), [table.floats(name) for name in columns]
-        path = os.path.join(out, f"{table.name}.parquet")
-        with _new_file(path) as temporary, parquet.ParquetWriter(temporary, schema) as writer:
+        path, temporary = out.new(f"{table.name}.parquet")
+        with parquet.ParquetWriter(temporary, schema) as writer:
             for part in _table_files.chunks(table.rows):
                 lists = [pyarrow.FixedSizeListArray.from_arrays(f[part].ravel(), table.dim) for f in floats]
                 arrays = [pyarrow.array(np.asarray(keys[part])), *lists]

@@ -1,5 +1,6 @@
 """`python -m mx_rec inspect`: what a checkpoint holds."""
 
+import dataclasses
 import json
 import os
 import sys
@@ -7,6 +8,7 @@ import sys
 import numpy as np
 
 from mx_rec.cli import verify
+from mx_rec.cli._steadily import steadily
 from mx_rec.saver import _reading, _table_files
 from mx_rec.saver._errors import CheckpointError
 
@@ -44,7 +46,10 @@ def add_command(commands) -> None:
 
 def run(options) -> int:
     """Runs the command; returns the exit status."""
-    checkpoint = _reading.open_checkpoint(options.path)
+    return steadily([options.path], lambda checkpoint: _show(checkpoint, options))
+
+
+def _show(checkpoint, options):
     tables = checkpoint.tables if options.table is None else {options.table: checkpoint.table(options.table)}
     facts = _facts(checkpoint)
     if options.key:
@@ -56,8 +61,8 @@ def run(options) -> int:
     status = 0
     if not options.no_check:
         findings = verify.Checker().check_with_bar(checkpoint)
-        facts["check"] = {"damage": findings.damage, "warnings": findings.warnings}
-        status = 1 if findings.damage else 0
+        facts["check"] = dataclasses.asdict(findings)
+        status = 1 if findings.damage or findings.not_finite else 0
         if not options.json:
             _print_check(facts["check"], checkpoint.manifest is not None)
     if options.json:
@@ -303,6 +308,8 @@ def _print_check(check, has_manifest):
     print()
     for text in check["damage"]:
         print(f"DAMAGED: {text}")
+    for text in check["not_finite"]:
+        print(f"NOT FINITE: {text}")
     for text in check["warnings"]:
         print(f"warning: {text}")
     if not check["damage"]:

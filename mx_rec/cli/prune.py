@@ -15,6 +15,7 @@ from typing import Optional
 
 from mx_rec.cli import verify
 from mx_rec.saver import _chain, _directory, _finding, _owner, _reading, _recovery
+from mx_rec.saver import _files as _saver_files
 from mx_rec.saver._errors import CheckpointError, DamagedError
 
 _DESCRIPTION = """\
@@ -253,8 +254,7 @@ def _update_states(directory, states, removed, newest):
 
 
 def _names_relative_paths(path):
-    with open(path, encoding="utf-8") as file:
-        return not re.search(r'^model_checkpoint_path: "/', file.read(), re.MULTILINE)
+    return not re.search(rb'^model_checkpoint_path: "/', _saver_files.read_regular(path, 1 << 24), re.MULTILINE)
 
 
 # ---- Removing.

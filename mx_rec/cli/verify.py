@@ -1,6 +1,7 @@
 """`python -m mx_rec verify`: whether checkpoints are whole, and the check itself, which other commands make too."""
 
 import dataclasses
+import itertools
 import os
 import re
 from typing import Callable, Optional
@@ -8,15 +9,18 @@ from typing import Callable, Optional
 import numpy as np
 from tqdm import tqdm
 
+from mx_rec.cli._steadily import steadily
 from mx_rec.saver import _chain, _finding, _manifest, _reading, _table_files
 from mx_rec.saver._errors import CheckpointError, DamagedError
 
 _DESCRIPTION = """\
 Checks every file of the tables against the size and CRC32C in the manifest, sizes against attributes, that no key
-occurs twice and that all columns have as many rows, and that the dense part beside was written by the same save; of a
-delta, also all that it builds on. Prints a line per checkpoint; the exit status is 1 if one is damaged. Of a checkpoint
-without a manifest, as the original SDK writes them, sizes and keys alone can be checked.
+occurs twice and that all columns have as many rows, that no row holds NaN or Inf, and that the dense part beside was
+written by the same save; of a delta, also all that it builds on. Prints a line per checkpoint; the exit status is 1 if
+one is damaged or has rows that are not finite. Of a checkpoint without a manifest, as the original SDK writes them,
+sizes and keys alone can be checked.
 """
+_KEYS_AT_ONCE = 1 << 24  # sorted in memory, 16 bytes each
 _MAX_COUNT = 2**32 - 1  # counts and steps (native/table/history.h)
 
 
@@ -25,10 +29,12 @@ class Findings:
     """What is wrong with a checkpoint."""
 
     damage: list[str] = dataclasses.field(default_factory=list)  # each names a file
+    not_finite: list[str] = dataclasses.field(default_factory=list)  # whole, but no model
     warnings: list[str] = dataclasses.field(default_factory=list)
 
     def add(self, other: "Findings") -> None:
         self.damage += other.damage
+        self.not_finite += other.not_finite
         self.warnings += other.warnings
 
 
@@ -50,15 +56,19 @@ def run(options) -> int:
     for path in options.path:
         for one in _expand(path):
             try:
-                checkpoint = _reading.open_checkpoint(one)
-                findings = checker.check_with_bar(checkpoint)
+                is_whole = steadily([one], lambda checkpoint: _print_check(checkpoint, checker))
             except CheckpointError as error:
-                line, is_whole = f"{one}: FAILED: {error}", False
-            else:
-                line, is_whole = _line(checkpoint, findings), not findings.damage
-            print(line, flush=True)
+                print(f"{one}: FAILED: {error}", flush=True)
+                is_whole = False
             status = status if is_whole else 1
     return status
+
+
+def _print_check(checkpoint, checker):
+    """Prints a line; returns whether there is nothing to say against the checkpoint."""
+    findings = checker.check_with_bar(checkpoint)
+    print(_line(checkpoint, findings))
+    return not (findings.damage or findings.not_finite)
 
 
 def _expand(path):
@@ -78,6 +88,8 @@ def _line(checkpoint, findings):
         result = f"ok: {count} table{'s' if count != 1 else ''}, {rows:,} rows, {size:,} bytes"
         if checkpoint.is_delta:
             result += f" in a chain of {len(checkpoint.chain)}"
+        if findings.not_finite:
+            result = f"NOT FINITE: {'; '.join(findings.not_finite)}; its files are whole; {result.removeprefix('ok: ')}"
     return "; ".join([f"{checkpoint.directory}: {result}", *(f"warning: {text}" for text in findings.warnings)])
 
 
@@ -85,11 +97,11 @@ class Checker:
     """Checks checkpoints; what several of them build on, once."""
 
     def __init__(self):
-        self._links: dict[str, Findings] = {}  # by directory
+        self._links: dict[str, tuple[Optional[_manifest.Manifest], Findings]] = {}  # by directory
 
     def check_with_bar(self, checkpoint: _reading.Checkpoint) -> Findings:
         """check(), with a progress bar where there is a terminal."""
-        manifests = [link.manifest for link in checkpoint.chain if link.directory not in self._links]
+        manifests = [link.manifest for link in checkpoint.chain if self._known(link) is None]
         entries = [entry for manifest in manifests if manifest is not None for entry in manifest.tables.values()]
         total = sum(facts.bytes for entry in entries for facts in entry.files.values())
         name = os.path.basename(checkpoint.directory)
@@ -100,13 +112,21 @@ class Checker:
         """Checks everything; calls `advance` with the number of bytes checked since its last call."""
         findings = Findings()
         for link in checkpoint.chain:
-            if link.directory not in self._links:
-                self._links[link.directory] = _check_link(link, advance)
-            findings.add(self._links[link.directory])
+            if self._known(link) is None:
+                self._links[link.directory] = (link.manifest, _check_link(link, advance))
+            findings.add(self._known(link))
         if checkpoint.is_delta and not findings.damage:
             findings.damage += [error for table in checkpoint.tables.values() for error in _errors(table.keys)]
+        if not findings.damage:
+            # Of the tables that the chain makes: what a later link has mended is no matter.
+            findings.not_finite += [line for table in checkpoint.tables.values() for line in _rows_not_finite(table)]
         _check_dense(checkpoint, findings)
         return findings
+
+    def _known(self, link):
+        """What was found in this directory; None if it was not looked at, or has another manifest since."""
+        manifest, findings = self._links.get(link.directory, (None, None))
+        return findings if manifest == link.manifest else None
 
 
 def _check_link(link, advance):
@@ -159,14 +179,52 @@ def _errors(look):
 
 
 def _check_keys(table):
-    keys = np.sort(table.keys())
-    twins = np.flatnonzero(keys[1:] == keys[:-1])
-    if len(twins):
-        rows = np.flatnonzero(table.keys() == keys[twins[0]])
+    keys = table.keys()
+    # First among neighbours, of which the holes of a sparse file are full: then what is walked several times is as long
+    # as the file seems.
+    twin = next((twin for part in _table_files.chunks(len(keys)) if (twin := _twin(keys[part])) is not None), None)
+    count = -(-len(keys) // _KEYS_AT_ONCE)
+    for number in range(count) if twin is None else ():
+        twin = _twin(_keys_of_part(keys, number, count))
+        if twin is not None:
+            break
+    if twin is not None:
+        parts = _table_files.chunks(len(keys))
+        places = (part.start + at for part in parts for at in np.flatnonzero(keys[part] == twin))
+        rows = list(itertools.islice(places, 2))
         raise DamagedError(
-            f"checkpoint file '{table.data_file('key')}' has the key {keys[twins[0]]} twice, in rows {rows[0]} and "
-            f"{rows[1]}"
+            f"checkpoint file '{table.data_file('key')}' has the key {twin} twice, in rows {rows[0]} and {rows[1]}"
         )
+
+
+def _twin(keys):
+    """A key that occurs twice; None if there is none."""
+    ordered = np.sort(keys)
+    twins = np.flatnonzero(ordered[1:] == ordered[:-1])
+    return int(ordered[twins[0]]) if len(twins) else None
+
+
+def _keys_of_part(keys, number, count):
+    """Of `count` parts that equal keys meet in, whatever the keys: one."""
+    found = []
+    for part in _table_files.chunks(len(keys)):
+        mixed = keys[part].view(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
+        found.append(keys[part][mixed % np.uint64(count) == number])
+    return np.concatenate(found)
+
+
+def _rows_not_finite(table):
+    """Of each column of floats, how many of its rows hold a NaN or an infinity, and the first key of these."""
+    for column in ("embedding", *table.slots):
+        values, count, first = table.floats(column), 0, None
+        for part in _table_files.chunks(table.rows):
+            bad = np.flatnonzero(~np.isfinite(values[part]).all(axis=1))
+            if len(bad) and first is None:
+                first = int(table.keys()[part.start + bad[0]])
+            count += len(bad)
+        if count:
+            rows = f"{count:,} of {table.rows:,} rows of '{column}'"
+            yield f"table '{table.name}': {rows} hold NaN or Inf, first key {first}"
 
 
 def _check_history(table):
@@ -201,7 +259,7 @@ def _check_dense(checkpoint, findings):
     if checkpoint.dense == "missing":
         users = [os.path.basename(path) for path in _chain.children(checkpoint.directory)]
         reason = f"; its tables stay as {', '.join(users)} builds on them" if users else ""
-        findings.warnings.append(f"no dense part: '{prefix}.index' does not exist{reason}")
+        findings.warnings.append(f"no dense part: '{prefix}.index' does not exist, or is no regular file{reason}")
         return
     if checkpoint.dense == "differs":
         findings.damage.append(f"the dense part '{prefix}.index' was written by another save than these tables")

@@ -8,6 +8,7 @@ setting its attributes, which is possible until a session has run it.
 import contextlib
 import dataclasses
 import sys
+from typing import Optional
 
 from mx_rec import _config
 from mx_rec._native import library
@@ -37,7 +38,7 @@ class Commit:
     op: object
     number: int  # of the table, in the op
     features: dict[int, int]  # number in the plan -> number in the op
-    is_second: bool = False  # another op has inserted and counted the keys
+    first: Optional["Commit"] = None  # the one that inserts and counts the keys, if it is another
 
     @property
     def rows(self):
@@ -61,6 +62,15 @@ class Commit:
         set_entry(self.op, "with_rows", self.number, 1)
 
     @property
+    def shows_padding(self) -> bool:
+        """Whether a lookup gives the rows of padding keys, which must be there then."""
+        return bool(self.op.get_attr("pads")[self.number])
+
+    def show_padding(self) -> None:
+        inserting = self.first or self
+        set_entry(inserting.op, "pads", inserting.number, 1)
+
+    @property
     def capacity(self) -> int:
         """How many different ids a batch may bring to the table; 0: any number."""
         return self.op.get_attr("capacities")[self.number]
@@ -75,7 +85,7 @@ class Commit:
 
     def embeddings(self, feature, is_pooled, is_train):
         """The op's output for a feature of the plan; asks the op for it."""
-        set_entry(self.op, "modes", self.number, _INSERT if is_train and not self.is_second else _READ)
+        set_entry(self.op, "modes", self.number, _INSERT if is_train and self.first is None else _READ)
         set_entry(self.op, "views", self.features[feature], POOLED if is_pooled else EACH)
         return self.op.outputs[2 * self._tables + self.features[feature]]
 
@@ -113,11 +123,11 @@ def commit(plan, layout, table, feature, is_pooled, is_train) -> Commit:
     if found is not None and not found.serves(feature, is_pooled):
         # The feature is looked up both pooled and not: the second view gets a commit of its own, which finds the rows
         # that the first one has made.
-        first, shared = found.op, state.commits.setdefault((_graph.key(plan), is_train, is_pooled), {})
+        first, shared = found, state.commits.setdefault((_graph.key(plan), is_train, is_pooled), {})
         found = shared.get(table.table_name)
         if found is None:
-            found = dataclasses.replace(build(plan, layout, [table.table_name])[table.table_name], is_second=True)
-            found.op._add_control_input(first)
+            found = dataclasses.replace(build(plan, layout, [table.table_name])[table.table_name], first=first)
+            found.op._add_control_input(first.op)
             shared[table.table_name] = found
     if found is None:
         names = [name for name in layout.tables if name in state.tables and name not in shared]
@@ -170,6 +180,7 @@ def build(plan, layout, names, is_shared=True):
             modes=[_SKIP] * len(names),
             with_rows=[0] * len(names),
             capacities=[0] * len(names),
+            pads=[0] * len(names),
             table_of_feature=[t for _, t in features],
             feature_in_plan=[number for number, _ in features],
             views=[HIDDEN] * len(features),

@@ -3,6 +3,9 @@
 import dataclasses
 from typing import Optional
 
+from mx_rec._native import table as native_table
+from mx_rec.util.log import logger
+
 
 @dataclasses.dataclass(frozen=True)
 class TensorLookup:
@@ -47,6 +50,8 @@ class GraphState:
     handles: dict[tuple, object] = dataclasses.field(default_factory=dict)
     # optimizer -> its variables in this graph
     optimizer_variables: dict[object, tuple] = dataclasses.field(default_factory=dict)
+    # tables that a sparse optimizer updates
+    updated: set[str] = dataclasses.field(default_factory=set)
     lookup_names: dict[str, int] = dataclasses.field(default_factory=dict)
     tensor_lookups: list[TensorLookup] = dataclasses.field(default_factory=list)
     # what graph modification put in place of the script's iterators; None: it has not run
@@ -54,6 +59,9 @@ class GraphState:
     # is_train -> the op that initializes all of their iterators, where there are several
     initializers: dict[bool, object] = dataclasses.field(default_factory=dict)
     is_started: bool = False
+    has_session: bool = False
+    # tables that nothing trains, and that the log says so of
+    warned_of: set[str] = dataclasses.field(default_factory=set)
 
     @property
     def to_move(self) -> list[TensorLookup]:
@@ -80,6 +88,25 @@ def state(graph=None) -> GraphState:
         found = GraphState()
         graph._mx_rec_state = (_generation, found)
     return found
+
+
+def tables_here(what) -> dict[str, object]:
+    """The tables of the default graph, for `what`, a call that concerns them. A warning if it has none, but others do:
+    then the call was most likely meant for one of those."""
+    tables = state().tables
+    if not tables:
+        hint = elsewhere()
+        if hint:
+            logger.warning("%s: the default graph has no table%s", what, hint)
+    return tables
+
+
+def elsewhere() -> str:
+    """What to add to a message that the default graph has no table: where there are some. Empty if nowhere."""
+    names = sorted(native_table.known())
+    if not names:
+        return ""
+    return f"; {names} were created in another graph: make the call inside `with graph.as_default():` of that one"
 
 
 def outermost(graph):

@@ -8,9 +8,9 @@ from mx_rec.core.asc import _insertion
 from mx_rec.util.log import logger
 
 
-def from_spec(table, spec, batch, is_train, combiner=None, send_count=0):
-    """(embeddings, has_row builder) of `spec`'s ids in `batch`. `send_count`: how many different ones there may be; 0:
-    any number."""
+def from_spec(table, spec, batch, is_train, combiner=None, default=None, send_count=0):
+    """The embeddings of `spec`'s ids in `batch`, pooled if there is a `combiner`. `default`: what ids without a row
+    give, or None: zeros. `send_count`: how many different ids there may be; 0: any number."""
     insertion, place, plan = _locate(table, spec, batch)
     ids_shape = _ids_shape(spec, batch, insertion, place)
     layout = insertion.layout
@@ -21,23 +21,19 @@ def from_spec(table, spec, batch, is_train, combiner=None, send_count=0):
         )
     if is_train and not layout.is_grouped:
         plan, layout = _grouped(plan, layout, spec)
-    return _view(plan, layout, table, place.feature, ids_shape, is_train, combiner, send_count)
+    return _view(plan, layout, table, place.feature, ids_shape, is_train, combiner, default, send_count)
 
 
-def from_tensor(table, ids, is_train, combiner=None, modify_graph=False, batch=None, send_count=0):
+def from_tensor(table, ids, is_train, combiner=None, default=None, modify_graph=False, batch=None, send_count=0):
     """The same for a tensor of ids, prepared in the step."""
     import tensorflow as tf
 
     layout = _commit.Layout((table.table_name,), (0,), _commit.needs_groups(is_train))
     ids_shape, ids = ids.shape, tf.cast(ids, tf.int64)
     plan = _commit.prepare([ids], layout, [_timestamp.known_or_empty()] if is_train else [])
-    found = _view(plan, layout, table, 0, ids_shape, is_train, combiner, send_count)
+    found = _view(plan, layout, table, 0, ids_shape, is_train, combiner, default, send_count)
     name = tf.compat.v1.get_default_graph().get_name_scope()
     _graph.state().tensor_lookups.append(_graph.TensorLookup(name, table, ids, plan, is_train, batch, modify_graph))
-    if modify_graph:
-        from mx_rec.graph import _guard
-
-        _guard.install()
     return found
 
 
@@ -57,10 +53,13 @@ def _grouped(plan, layout, spec):
     return grouped, dataclasses.replace(layout, is_grouped=True)
 
 
-def combine(embeddings, combiner):
-    """Pools embeddings [..., n, dim] that exist one by one."""
+def _combine(embeddings, combiner, padding=None):
+    """Pools embeddings [..., n, dim] that exist one by one; those where `padding` is True count for nothing."""
     import tensorflow as tf
 
+    if padding is not None:
+        pooled = tf.reduce_sum(tf.where(tf.expand_dims(padding, -1), tf.zeros_like(embeddings), embeddings), axis=-2)
+        return _divide(pooled, combiner, padding)
     if combiner == "mean":
         return tf.reduce_mean(embeddings, axis=-2)
     pooled = tf.reduce_sum(embeddings, axis=-2)
@@ -69,50 +68,65 @@ def combine(embeddings, combiner):
     return pooled
 
 
-def _view(plan, layout, table, feature, ids_shape, is_train, combiner, send_count):
-    if combiner is None:
-        return _embeddings(plan, layout, table, feature, ids_shape, is_train, False, send_count)
-    if ids_shape.rank == 0:
+def _divide(pooled, combiner, padding):
+    """From the sums of bags to what the combiner wants, over the positions that are not padding. Sums of none are zeros
+    and stay so."""
+    import tensorflow as tf
+
+    if combiner == "sum":
+        return pooled
+    sizes = tf.reduce_sum(tf.cast(tf.logical_not(padding), tf.float32), axis=-1, keepdims=True)
+    sizes = tf.maximum(sizes, 1.0)
+    return pooled / (sizes if combiner == "mean" else tf.sqrt(sizes))
+
+
+def _view(plan, layout, table, feature, ids_shape, is_train, combiner, default, send_count):
+    import tensorflow as tf
+
+    if combiner is not None and ids_shape.rank == 0:
         raise ValueError(
             f"table '{table.table_name}': `combiner` pools the last axis of the ids, but these ids are a scalar"
         )
-    size = None if ids_shape.rank is None else ids_shape[-1]
-    if combiner != "sum" and not size:
-        embeddings, has_row = _embeddings(plan, layout, table, feature, ids_shape, is_train, False, send_count)
-        return combine(embeddings, combiner), has_row
-    embeddings, has_row = _embeddings(plan, layout, table, feature, ids_shape, is_train, True, send_count)
-    if combiner != "sum":
-        embeddings /= size if combiner == "mean" else size**0.5
-    return embeddings, has_row
-
-
-def _embeddings(plan, layout, table, feature, ids_shape, is_train, is_pooled, send_count):
-    state = _graph.state()
-    key = (_graph.key(plan), is_train, feature, is_pooled)
-    number = layout.table_of_feature[feature]
+    size = None if ids_shape.rank in (None, 0) else ids_shape[-1]
+    # Defaults replace single embeddings, so these must exist before they are pooled.
+    is_pooled = combiner is not None and default is None and (combiner == "sum" or bool(size or table.padding_keys))
     commit = _commit.commit(plan, layout, table, feature, is_pooled, is_train)
     _commit.limit(plan, commit, feature, send_count)
+    if combiner is None:
+        commit.show_padding()
+    place = {"plan": plan, "table": layout.table_of_feature[feature], "feature": feature, "ids_shape": ids_shape}
+    embeddings = _embeddings(commit, place, is_pooled, is_train)
+    if default is not None:
+        has_row = library.ops().mxrec_has_row(handles=commit.handles, name="has_row", **place)
+        embeddings = tf.where(tf.expand_dims(has_row, -1), embeddings, default)
+    if combiner is None or (is_pooled and combiner == "sum"):
+        return embeddings
+    padding = None
+    if table.padding_keys:
+        padding = library.ops().mxrec_padding(keys=table.padding_keys, name="padding", **place)
+    if not is_pooled:
+        return _combine(embeddings, combiner, padding)
+    if padding is not None:
+        return _divide(embeddings, combiner, padding)
+    return embeddings / (size if combiner == "mean" else size**0.5)
+
+
+def _embeddings(commit, place, is_pooled, is_train):
+    """What the commit gives for a feature of a plan; the same tensor for every lookup of it."""
+    state, plan, feature = _graph.state(), place["plan"], place["feature"]
+    key = (_graph.key(plan), is_train, feature, is_pooled)
     embeddings = state.embeddings.get(key)
     if embeddings is None:
         embeddings = library.ops().mxrec_embeddings(
             embeddings=commit.embeddings(feature, is_pooled, is_train),
             rows=commit.rows,
-            plan=plan,
-            table=number,
-            feature=feature,
             pooled=is_pooled,
-            ids_shape=ids_shape,
             name="embeddings",
+            **place,
         )
         if _graph.is_top_level(plan.graph):
             state.embeddings[key] = embeddings
-
-    def has_row():
-        return library.ops().mxrec_has_row(
-            handles=commit.handles, plan=plan, table=number, feature=feature, ids_shape=ids_shape, name="has_row"
-        )
-
-    return embeddings, has_row
+    return embeddings
 
 
 def _locate(table, spec, batch):

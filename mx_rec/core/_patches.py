@@ -6,6 +6,7 @@ import importlib
 _EARLY = ("mx_rec.graph._eos",)
 _MODULES = (
     *_EARLY,
+    "mx_rec.graph._guard",
     "mx_rec.graph._monitored",
     "mx_rec.saver._estimator",
     "mx_rec.saver._warm_start",

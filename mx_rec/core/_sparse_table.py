@@ -71,6 +71,9 @@ class BaseSparseEmbedding:
         self.optimizer_name = None
         self.variable = None
         self._lookups = set()
+        # What the table was (core/_initialization.py) when this graph joined it with rows, and after a warm start.
+        self.joined = None
+        self.warm_started = None
         self.asked = {}  # what lookups of this graph ask of admission and eviction (core/_tracking.py)
         spec = _initializer.convert(initializer, options.name, options.dim, options.rows, options.init_param)
         self.native = NativeTable(
@@ -121,6 +124,11 @@ class BaseSparseEmbedding:
         return False
 
     @property
+    def is_trained_on(self) -> bool:
+        """Whether a lookup of this graph inserts keys."""
+        return any(is_train for _, is_train in self._lookups)
+
+    @property
     def lookup_count(self) -> int:
         return len(self._lookups)
 
@@ -154,6 +162,8 @@ class BaseSparseEmbedding:
         a row, those that did not (yet), and rows taken away; a key that comes back after it was forgotten is another
         one. candidates: refused keys that are remembered now. With an admission filter `seen`, `refused` and
         `candidates` are estimates, too low where the filter is small: keys that share cells are taken for one.
+        nonfinite: how often a row was not updated because its gradient held NaN or infinity, in steps that left such
+        rows alone or failed because of them (`init(nonfinite_gradients=...)`).
 
         Tables with an `ssd_vocabulary_size` have more: rows_in_memory and rows_on_disk; bytes_on_disk, of the scratch
         files; hits, the keys of batches whose rows were in memory, and hit_rate, their share among keys that had a row;
@@ -170,6 +180,7 @@ class BaseSparseEmbedding:
             "refused": facts.refused,
             "evicted": facts.erased,
             "candidates": facts.candidates,
+            "nonfinite": facts.nonfinite,
             **self._tier_stats(),
         }
 
@@ -189,6 +200,11 @@ class BaseSparseEmbedding:
             "moved": tier.moved,
             "read_microseconds": tier.read_nanoseconds / 1000 / tier.promotions if tier.promotions else 0.0,
         }
+
+    @property
+    def padding_keys(self) -> tuple[int, ...]:
+        """Keys whose rows are never updated, and count for nothing where embeddings are pooled."""
+        return self._options.padding_keys
 
     @property
     def admission_filter_bytes(self) -> int:

@@ -4,9 +4,10 @@ import re
 
 from mx_rec import _check, _config
 from mx_rec.constants.constants import MAX_VOCABULARY_SIZE, All2allGradientsOp
-from mx_rec.core import _graph, _tracking
+from mx_rec.core import _graph, _mode, _tracking
 from mx_rec.core._sparse_table import BaseSparseEmbedding, TableOptions
 from mx_rec.core.asc.feature_spec import FeatureSpec
+from mx_rec.util.log import logger
 
 __all__ = ["BaseSparseEmbedding", "create_table", "sparse_lookup"]
 
@@ -33,7 +34,8 @@ def create_table(
     fusion_optimizer_var=True,
     hashtable_threshold=0,
     admission_filter_bytes=0,
-    **kwargs,
+    optimizer_list=None,
+    **unknown,
 ):
     """A sparse table: an embedding row of `dim` floats for every key that training meets.
 
@@ -51,7 +53,8 @@ def create_table(
             there have no name and vanish with the process. With dynamic expansion, memory grows when the disk is full.
         is_save: whether checkpoints include the table.
         init_param: multiplies the initial values, a float in [-10, 10].
-        padding_keys, padding_keys_mask, padding_keys_len: keys whose rows are looked up but never updated; all three
+        padding_keys, padding_keys_mask, padding_keys_len: keys whose rows are looked up but never updated, and count
+            for nothing in lookups with a `combiner`; all three
             or none.
         is_dp, all2all_gradients_op, enable_merge, shard_num, fusion_optimizer_var, hashtable_threshold: checked; with
             one rank they make no difference (docs/tuning.md). Tables are never merged: one op serves all of a batch.
@@ -59,15 +62,18 @@ def create_table(
         admission_filter_bytes: with feature admission, how the keys that have no row yet are counted. 0: exactly, at 16
             to 24 bytes a key. Above: roughly, in a counting Bloom filter of this many bytes, however many there are
             (docs/admission_and_eviction.md tells the error).
+        optimizer_list: of older scripts; ignored. The optimizer that is applied to the table says what it needs.
 
-    Returns a BaseSparseEmbedding. Raises ValueError for a bad argument, EnvironmentError before `init`.
+    Returns a BaseSparseEmbedding. Raises ValueError for a bad argument, TypeError for an unknown one, EnvironmentError
+    before `init`.
     """
     import tensorflow as tf
 
+    del optimizer_list
     config = _config.current()
+    _check.nothing_unknown(create_table, unknown)
+    _mode.check_graph("create_table")
     _check_name(name)
-    if set(kwargs) - {"optimizer_list"}:
-        raise TypeError(f"create_table has no argument {', '.join(sorted(set(kwargs) - {'optimizer_list'}))}")
     _check.choice("key_dtype", key_dtype, (tf.int64, tf.int32))
     if value_dtype not in (None, tf.float32):
         raise ValueError(f"table '{name}': `value_dtype` must be tf.float32, got {value_dtype!r}")
@@ -122,6 +128,7 @@ def create_table(
         return tables[name]
     table.add_anchor()
     tables[name] = table
+    _tell_if_joined(table)
     return table
 
 
@@ -137,7 +144,11 @@ def sparse_lookup(
     is_grad=True,
     serving_default_value=None,
     combiner=None,
-    **kwargs,
+    dim=None,
+    multi_lookup=None,
+    lookup_ids=None,
+    feature_spec_name_ids_dict=None,
+    **unknown,
 ):
     """The embeddings of `ids`: a float32 tensor of shape `ids.shape + [dim]`, or `ids.shape[:-1] + [dim]` if pooled.
 
@@ -160,16 +171,27 @@ def sparse_lookup(
         serving_default_value: what ids without a row give instead of zeros; a Tensor broadcastable to the result.
         combiner: "sum", "mean" or "sqrtn" (the sum divided by the square root of the number) pools the embeddings along
             the last axis of the ids, without ever holding them one by one: the same numbers as tf.reduce_sum(lookup,
-            axis=-2) and the like, but faster. Ids without a row count as zeros (or the default).
+            axis=-2) and the like, but faster. Ids without a row count as zeros (or the default). The table's padding
+            keys count for nothing: means are over the other ids, and a bag of padding alone gives zeros.
+        dim: of older scripts; the table's own, or None.
+        multi_lookup, lookup_ids, feature_spec_name_ids_dict: of older scripts; ignored.
 
-    Raises ValueError, RuntimeError or EnvironmentError saying what to change.
+    Raises ValueError, RuntimeError, EnvironmentError, or TypeError for an unknown argument, saying what to change.
     """
     import tensorflow as tf
 
     from mx_rec.core import _lookup
 
+    del multi_lookup, lookup_ids, feature_spec_name_ids_dict
     config = _config.current()
+    _check.nothing_unknown(sparse_lookup, unknown)
+    _mode.check_graph("sparse_lookup")
     _check.instance("hashtable", hashtable, BaseSparseEmbedding, "a table made by create_table")
+    if dim is not None and _dim(dim) != hashtable.embedding_size:
+        raise ValueError(
+            f"table '{hashtable.table_name}': `dim` of a lookup must be the table's own, {hashtable.embedding_size}, "
+            f"got {dim}; leave it out"
+        )
     for label, value in (("is_train", is_train), ("modify_graph", modify_graph), ("is_grad", is_grad)):
         _check.boolean(label, value)
     _check.choice("combiner", combiner, (None, "sum", "mean", "sqrtn"))
@@ -194,35 +216,34 @@ def sparse_lookup(
         return results[0] if len(results) == 1 else results
 
     _check_known(hashtable)
-    # Defaults replace single embeddings, so these must exist before they are pooled.
-    pooled = combiner if serving_default_value is None else None
+    if is_train and is_grad:
+        _mode.check_no_tape(hashtable.table_name)
+    default = None if serving_default_value is None else tf.cast(serving_default_value, tf.float32)
     with tf.name_scope(_scope(hashtable, name)):
         if isinstance(ids, FeatureSpec):
             _check_spec(hashtable, ids, modify_graph)
             _declare_spec(hashtable, ids, asked)
             hashtable.count_lookup(("spec", ids.name), is_train)
-            embeddings, has_row = _lookup.from_spec(hashtable, ids, batch, is_train, pooled, limit)
+            embeddings = _lookup.from_spec(hashtable, ids, batch, is_train, combiner, default, limit)
         else:
             _check_ids(hashtable, ids)
             _tracking.declare(hashtable, f"the lookup of '{ids.name}'", **asked)
             hashtable.count_lookup(("tensor", ids.name), is_train)
-            embeddings, has_row = _lookup.from_tensor(hashtable, ids, is_train, pooled, modify_graph, batch, limit)
-        if serving_default_value is not None:
-            default = tf.cast(serving_default_value, tf.float32)
-            embeddings = tf.where(tf.expand_dims(has_row(), -1), embeddings, default)
-            if combiner is not None:
-                embeddings = _lookup.combine(embeddings, combiner)
+            embeddings = _lookup.from_tensor(hashtable, ids, is_train, combiner, default, modify_graph, batch, limit)
         return embeddings if is_grad else tf.stop_gradient(embeddings)
 
 
+def _tell_if_joined(table):
+    rows = table.size()
+    if rows > 0:
+        from mx_rec.core import _initialization
+
+        table.joined = _initialization.facts_of(table)
+        logger.info("table '%s': this graph joins the table of the process, with %d rows", table.table_name, rows)
+
+
 def _check_name(name):
-    _check.text("name", name, 100)
-    if not re.fullmatch(r"[0-9A-Za-z_.]+", name):
-        raise ValueError(f"`name` of a table may hold letters, digits, '_' and '.', got {name!r}")
-    if set(name) == {"."}:
-        raise ValueError(
-            f"`name` of a table must not consist of dots, got {name!r}: it names a directory in checkpoints"
-        )
+    _check.table_name("name", name)
     if name.startswith("mergeable_table"):
         raise ValueError(f"`name` of a table must not start with 'mergeable_table', got {name!r}")
 

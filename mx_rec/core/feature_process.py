@@ -7,6 +7,7 @@ from typing import Optional
 import tensorflow as tf
 
 from mx_rec import _check, _config
+from mx_rec._native import table as native_table
 from mx_rec._native.table import Eviction
 from mx_rec.constants.constants import DEFAULT_EVICT_TIME_INTERVAL
 from mx_rec.core import _graph
@@ -30,8 +31,9 @@ class EvictPolicy:
         "time", each table's own `eviction_threshold`.
     below: for "count" and "norm": rows go that have less.
     keep: instead of either, how many rows each table may keep.
-    tables: names of tables or tables; by default all of the default graph that have what is needed: an
-        `eviction_threshold` where nothing else says what is old, counts where the score is one of them.
+    tables: names of tables or tables; by default all of the default graph, or of the process if that graph has none,
+        that have what is needed: an `eviction_threshold` where nothing else says what is old, counts where the score is
+        one of them.
 
     All but "norm" need a table that counts: `access_threshold=0` counts and refuses nothing.
     """
@@ -65,33 +67,35 @@ class EvictPolicy:
 
     def _begin(self, table):
         if self.keep is not None:
-            return Eviction(table.native, self.by, 0.0, self.keep)
+            return Eviction(table, self.by, 0.0, self.keep)
         limit = self.below if self.by in ("count", "norm") else self.older_than
         if limit is None:
-            tracking = table.native.tracking
+            tracking = table.tracking
             if tracking is None or tracking.eviction_threshold < 0:
                 raise ValueError(
-                    f"table '{table.table_name}' has no `eviction_threshold`: set one in its FeatureSpecs or in "
+                    f"table '{table.name}' has no `eviction_threshold`: set one in its FeatureSpecs or in "
                     "access_and_evict_config, or pass `older_than`"
                 )
             limit = tracking.eviction_threshold
-        return Eviction(table.native, self.by, float(limit), -1)
+        return Eviction(table, self.by, float(limit), -1)
 
     def _tables(self):
-        known = _graph.state().tables
+        """The tables of the core that the policy is for: rows belong to the process, so any graph's."""
+        known = native_table.known()
         if self.tables is None:
-            return [table for table in known.values() if self._concerns(table)]
+            here = [table.native for table in _graph.state().tables.values()] or known.values()
+            return [table for table in here if self._concerns(table)]
         chosen = self.tables if isinstance(self.tables, (list, tuple)) else [self.tables]
         names = [table.table_name if isinstance(table, BaseSparseEmbedding) else table for table in chosen]
         for name in names:
             if name not in known:
-                raise ValueError(f"there is no table {name!r} in this graph; it has {sorted(known)}")
+                raise ValueError(f"there is no table {name!r} in this process; it has {sorted(known)}")
         return [known[name] for name in names]
 
     def _concerns(self, table):
         if self.by == "norm":
             return True
-        tracking = table.native.tracking
+        tracking = table.tracking
         if self.by == "time" and self.older_than is None and self.keep is None:
             return tracking is not None and tracking.eviction_threshold >= 0
         return tracking is not None
@@ -100,9 +104,10 @@ class EvictPolicy:
 def evict(by="time", older_than=None, below=None, keep=None, tables=None) -> dict[str, int]:
     """Evicts now and returns how many rows each table lost; for the arguments see `EvictPolicy`.
 
-    Without arguments: by time, every table of the default graph that has an `eviction_threshold`. The rows are free for
-    new keys at once; a key that comes back starts from nothing. Call it between two `session.run`, never beside one.
-    Training stands still for the whole pass: about 0.025 s per million rows, 0.06 by norm.
+    Without arguments: by time, every table that has an `eviction_threshold`, of the default graph or, if that has no
+    tables, of the process. The rows are free for new keys at once; a key that comes back starts from nothing. Call it
+    between two `session.run`, never beside one. Training stands still for the whole pass: about 0.025 s per million
+    rows, 0.06 by norm.
     """
     _config.current()
     run = _Pass(EvictPolicy(by, older_than, below, keep, tables))
@@ -196,7 +201,7 @@ class _Pass:
         self._todo = policy.begin()
         if not self._todo:
             logger.warning(
-                "nothing to evict from: no table of the default graph has an `eviction_threshold`, or, for a policy of "
+                "nothing to evict from: no table has an `eviction_threshold`, or, for a policy of "
                 "its own, an `access_threshold` to count by"
             )
         self._rows = {eviction.table.name: eviction.table.facts().rows for eviction in self._todo}

@@ -39,7 +39,7 @@ class TableStatsHook(v1.train.SessionRunHook):
         self._runs = 0
 
     def begin(self):
-        self._tables = list(_graph.state().tables.values())
+        self._tables = list(_graph.tables_here("TableStatsHook").values())
         self._global_step = v1.train.get_global_step()
         if self._output_dir is not None:
             # Shared with TensorFlow's own hooks, which write there too.
@@ -72,6 +72,10 @@ class TableStatsHook(v1.train.SessionRunHook):
                 stats["refused"],
                 stats["evicted"],
             )
+            if stats["nonfinite"]:
+                logger.warning(
+                    "step %d, table '%s': %d gradients of rows were not finite so far", step, name, stats["nonfinite"]
+                )
             if "rows_on_disk" in stats:
                 logger.info("step %d, table '%s': %s", step, name, _sparse_table.tier_text(stats))
         if self._writer is not None:

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from mx_rec._native import library
 from mx_rec._native.gradients import fold
+from mx_rec.core import _graph
 from mx_rec.core._attributes import set_attributes, set_entry
 from mx_rec.core._commit import EACH, POOLED
 from mx_rec.graph._pipeline import replace, replace_control
@@ -104,6 +105,12 @@ def _is_plain(tensor, view):
     return readers == [tensor.op] and is_alone and commit.get_attr("views")[feature] == view
 
 
+def _has_padding(embeddings):
+    commit, feature = _place(embeddings)
+    name = commit.get_attr("tables")[commit.get_attr("table_of_feature")[feature]].decode()
+    return bool(_graph.state(commit.graph).tables[name].padding_keys)
+
+
 def _run_after_the_same(op, others):
     """Makes `op` run after everything that the ops `others` run after. TensorFlow often leaves that to a constant among
     an op's inputs."""
@@ -117,6 +124,8 @@ def _run_after_the_same(op, others):
 def _pool(op, lookups):
     embeddings = op.inputs[0]
     if op.get_attr("keep_dims") or not _is_plain(embeddings, EACH) or not _has_same_bits(op):
+        return []
+    if _has_padding(embeddings.op):  # which counts for nothing in a pooled lookup, but has a row in this sum
         return []
     chains = [_Chain.of(fold) for fold in lookups.folds_of(embeddings.op)]
     dead = {chain.op for chain in chains if chain is not None}
@@ -166,7 +175,8 @@ def _pool_updates(lookups):
             targets.append(dataclasses.replace(target, gradients=gradients))
         if is_changed:
             with tf.name_scope(update.name + "_pooled/"), tf.control_dependencies(None):
-                pooled = _fold_update.build(plan, targets, update.inputs[-1], update.get_attr("rule"))
+                rule, nonfinite = update.get_attr("rule"), update.get_attr("nonfinite")
+                pooled = _fold_update.build(plan, targets, update.inputs[-1], rule, nonfinite)
             pooled._add_control_inputs(update.control_inputs)
             replace_control([update], pooled)
 

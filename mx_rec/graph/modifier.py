@@ -97,6 +97,7 @@ def _modify(graph):
         if not any(table.lookup_count for table in state.tables.values()):
             raise RuntimeError(
                 "there is no lookup in this graph: call sparse_lookup(..., modify_graph=True) before modifying it"
+                + ("" if state.tables else _graph.elsewhere())
             )
         logger.warning("graph modification: no lookup has modify_graph=True, nothing is moved")
     _timestamp.bind(graph)
@@ -214,6 +215,7 @@ def _makers(replacements, is_training):
 
 def initializer_of(is_training):
     """The op that initializes what replaced the iterators of training, or of evaluation; None without any."""
+    _graph.tables_here("get_initializer")
     state = _graph.state()
     makers = _makers(state.replacements or [], is_training)
     for same in makers:
@@ -231,6 +233,7 @@ def initializer_of(is_training):
 def batch_of(is_training):
     """The batch that replaced the script's, in the structure that it gave to `sparse_lookup(batch=...)`, or flat; None
     without any."""
+    _graph.tables_here("get_target_batch")
     for replacement in _graph.state().replacements or []:
         if is_training in replacement.structures:
             return replacement.structures[is_training]

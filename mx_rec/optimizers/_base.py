@@ -11,6 +11,7 @@ from mx_rec._native import library
 from mx_rec._native.gradients import folds_of, origin_of, parts_of, reached
 from mx_rec.core import _graph
 from mx_rec.optimizers import _fold_update
+from mx_rec.util.log import logger
 
 
 class SparseOptimizer(tf.compat.v1.train.Optimizer):
@@ -38,9 +39,54 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer):
         """Ops to run after all rows are updated."""
         return []
 
+    def compute_gradients(self, loss, var_list=None, *arguments, **keywords):
+        """As in TensorFlow, but without `var_list`, the gradients of all tables of the graph; so `minimize(loss)`
+        trains the tables that feed the loss, and them alone. Dense variables need a TensorFlow optimizer."""
+        if var_list is None:
+            _config.current()
+            tables = _graph.tables_here(f"{self.get_name()}.compute_gradients")
+            var_list = [table.variable for table in tables.values()]
+            if not var_list:
+                raise ValueError(f"{self.get_name()}: there is no table in this graph to compute gradients for")
+        return super().compute_gradients(loss, var_list, *arguments, **keywords)
+
+    def minimize(
+        self,
+        loss,
+        global_step=None,
+        var_list=None,
+        gate_gradients=tf.compat.v1.train.Optimizer.GATE_OP,
+        aggregation_method=None,
+        colocate_gradients_with_ops=False,
+        name=None,
+        grad_loss=None,
+    ):
+        """As in TensorFlow; without `var_list`, for the tables that feed the loss. The log says what is left out."""
+        pairs = self.compute_gradients(
+            loss, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
+        )
+        step = self.apply_gradients(pairs, global_step, name)
+        if var_list is None:
+            self._tell(loss, pairs)
+        return step
+
+    def _tell(self, loss, pairs):
+        names = {True: [], False: []}
+        for gradient, variable in pairs:
+            names[gradient is not None].append(variable._mx_rec_table.table_name)
+        dense = len(tf.compat.v1.trainable_variables())
+        logger.info(
+            "%s: minimize('%s') trains the tables %s%s%s",
+            self.get_name(),
+            loss.name,
+            names[True],
+            f"; the tables {names[False]} do not feed it" if names[False] else "",
+            f"; {dense} dense variables are left to a TensorFlow optimizer" if dense else "",
+        )
+
     def apply_gradients(self, grads_and_vars, global_step=None, name=None):
         """An op that updates the rows, and then `global_step` if given. Pairs without a gradient are passed over."""
-        _config.current()
+        nonfinite = _config.current().nonfinite_gradients
         targets = [
             self._target(gradient, variable) for gradient, variable in _pairs(grads_and_vars) if gradient is not None
         ]
@@ -51,7 +97,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer):
             )
         with tf.name_scope(name or self.get_name()):
             hyper = tf.stack([tf.cast(number, tf.float32) for number in self._hyper()])
-            updates = self._updates(list(_merge(targets)), hyper)
+            updates = self._updates(list(_merge(targets)), hyper, nonfinite)
             with tf.control_dependencies(updates):
                 updates += self._after_step()
             if global_step is None:
@@ -59,13 +105,14 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer):
             with tf.control_dependencies(updates):
                 return global_step.assign_add(1, read_value=False, name="apply")
 
-    def _updates(self, targets, hyper):
+    def _updates(self, targets, hyper, nonfinite):
         """The ops that update the tables of `targets`: one for all tables of a batch, where nothing stands between the
         gradients of their embeddings and the rows; one per table otherwise."""
         fused, updates = {}, []
         for table, addresses, gradient in targets:
             table.native.set_slots(self._slot_specs())
             table.optimizer_name = self.get_name()
+            _graph.state().updated.add(table.table_name)
             commit, folds = _commit_of(addresses), folds_of(gradient)
             if commit is not None and folds and all(fold.inputs[1] is commit.op.inputs[0] for fold in folds):
                 plan = commit.op.inputs[0]
@@ -80,10 +127,11 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer):
                     table=table.table_name,
                     rule=self.rule,
                     unique=commit is not None,
+                    nonfinite=nonfinite,
                     name=f"update_{table.table_name}",
                 )
             )
-        updates += [_fold_update.build(plan, parts, hyper, self.rule) for plan, parts in fused.values()]
+        updates += [_fold_update.build(plan, parts, hyper, self.rule, nonfinite) for plan, parts in fused.values()]
         return updates
 
     def _target(self, gradient, variable):

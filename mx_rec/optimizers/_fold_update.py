@@ -52,7 +52,7 @@ def targets_of(op) -> list[Target]:
     ]
 
 
-def build(plan, targets, hyper, rule):
+def build(plan, targets, hyper, rule, nonfinite):
     """The op."""
     gradients = [(t, gradient) for t, target in enumerate(targets) for gradient in target.gradients]
     return library.ops().mxrec_fold_update(
@@ -67,5 +67,6 @@ def build(plan, targets, hyper, rule):
         pooled=[int(gradient.is_pooled) for _, gradient in gradients],
         columns=[gradient.column for _, gradient in gradients],
         rule=rule,
+        nonfinite=nonfinite,
         name="fold_update",
     )

@@ -1,34 +1,54 @@
-"""One save at a time that goes on in the background while the script trains."""
+"""One save at a time that goes on in the background while the script trains.
 
+`save` has returned, so the checkpoint is a promise: whoever waits for it, the script or the end of the process,
+finishes it even if Ctrl-C comes meanwhile. A second Ctrl-C gives it up.
+"""
+
+import atexit
 import contextlib
 import contextvars
+import dataclasses
 import threading
 from typing import Callable, Optional
 
 from mx_rec.saver import _files
+from mx_rec.util.log import logger
+
+
+@dataclasses.dataclass(eq=False)
+class _Save:
+    what: str
+    # Waited for in the place of the thread: in Python before 3.13 a Thread.join that Ctrl-C interrupts takes the thread
+    # for ended, and the process then ends without it.
+    ended: threading.Event = dataclasses.field(default_factory=threading.Event)
+    failure: Optional[BaseException] = None
+    is_given_up: bool = False
+
 
 _lock = threading.Lock()
-_thread: Optional[threading.Thread] = None
-_failure: Optional[tuple[str, BaseException]] = None
+_save: Optional[_Save] = None  # under way, or ended and not asked for yet
 _foreground: contextvars.ContextVar[bool] = contextvars.ContextVar("mx_rec_foreground", default=False)
 
 
 def start(what: str, work: Callable[[], None]) -> None:
     """Runs `work` in a thread; call `wait` before. What it raises, the next `wait` tells. The process does not end
     before it has."""
-    global _thread
+    global _save
+    save = _Save(what)
 
     def run():
-        global _failure
         try:
             work()
         except BaseException as error:
-            _failure = (what, error)
+            save.failure = error
+        finally:
+            save.ended.set()
 
     with _lock:
-        assert _thread is None
-        _thread = threading.Thread(target=run, name="mx_rec save")
-        _thread.start()
+        assert _save is None
+        _save = save
+        # A daemon, as the end of the process waits for it by _finish, which can be interrupted.
+        threading.Thread(target=run, name="mx_rec save", daemon=True).start()
 
 
 def wait() -> None:
@@ -42,23 +62,60 @@ def wait() -> None:
 
 def wait_for_save() -> None:
     """The same without the removals."""
-    global _thread, _failure
+    global _save
     with _lock:
-        if _thread is not None:
-            _thread.join()
-        _thread = None
-        failure, _failure = _failure, None
-    if failure is not None:
-        what, error = failure
+        save = _save
+    if save is None:
+        return
+    _finish(save)
+    with _lock:
+        if _save is not save:
+            return  # another thread was told
+        _save = None
+    if save.failure is not None:
         raise RuntimeError(
-            f"{what} in the background failed: {error}; checkpoints before it are whole. Mend the cause and save again"
-        ) from error
+            f"{save.what} in the background failed: {save.failure}; checkpoints before it are whole. Mend the cause "
+            "and save again"
+        ) from save.failure
+
+
+def _finish(save):
+    """Returns when it has ended. A KeyboardInterrupt, or what another signal raises, waits for that; a second one does
+    not."""
+    interrupt = None
+    while not save.ended.is_set():
+        try:
+            if interrupt is not None:  # in here, as the second one may come at once
+                logger.warning("interrupted, but %s is finished first; interrupt again to give it up", save.what)
+            save.ended.wait()
+        except BaseException as error:
+            if interrupt is not None:
+                save.is_given_up = True
+                logger.error("%s is given up: if the process ends now, it is lost", save.what)
+                raise
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
+
+
+@atexit.register
+def _finish_at_exit():
+    save = _save
+    if save is None:
+        return
+    if not save.is_given_up:
+        with contextlib.suppress(KeyboardInterrupt):
+            _finish(save)
+    if not save.ended.is_set():
+        logger.error("%s was given up and is lost; checkpoints before it are whole", save.what)
+    elif save.failure is not None:
+        logger.error("%s in the background failed: %s; checkpoints before it are whole", save.what, save.failure)
 
 
 def is_busy() -> bool:
     """Whether a save is being written."""
     with _lock:
-        return _thread is not None and _thread.is_alive()
+        return _save is not None and not _save.ended.is_set()
 
 
 @contextlib.contextmanager

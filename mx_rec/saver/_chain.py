@@ -43,19 +43,25 @@ def links(directory: str) -> list[Link]:
         remedy = "restore a checkpoint before it, or bring back the directory"
         if not os.path.isdir(path):
             raise ValueError(f"checkpoint '{child}' holds what has changed since '{path}', which is missing; {remedy}")
-        if _manifest.identity(path) != parent.manifest_crc32c:
-            raise ValueError(
-                f"checkpoint '{child}' holds what has changed since '{path}', but that has been replaced or damaged "
-                f"since: the CRC32C of its {_manifest.NAME} is {_text(_manifest.identity(path))}, expected "
-                f"{_text(parent.manifest_crc32c)}; {remedy}"
-            )
+        _check_identity(child, path, parent, remedy)
         if any(os.path.samefile(path, link.directory) for link in chain):
             raise ValueError(f"checkpoint '{child}' holds what has changed since itself, by way of '{path}'")
         chain.insert(0, Link(path, _manifest.read(path)))
+        _check_identity(child, path, parent, remedy)  # again: it may have been replaced before it was read
         lacking = sorted(set(chain[1].manifest.tables) - set(chain[0].manifest.tables))
         if lacking:
             raise ValueError(f"checkpoint '{child}' has tables {lacking}, which '{path}' lacks, though it builds on it")
     return chain
+
+
+def _check_identity(child, path, parent, remedy):
+    identity = _manifest.identity(path)
+    if identity != parent.manifest_crc32c:
+        raise ValueError(
+            f"checkpoint '{child}' holds what has changed since '{path}', but that has been replaced or damaged "
+            f"since: the CRC32C of its {_manifest.NAME} is {_text(identity)}, expected "
+            f"{_text(parent.manifest_crc32c)}; {remedy}"
+        )
 
 
 def release(prefix: str) -> None:

@@ -140,7 +140,15 @@ def remove(prefix: str) -> None:
 def dense_crc32c(prefix: str) -> Optional[int]:
     """The checksum of the dense part's index file, which holds one of each dense variable; None without the file."""
     try:
-        with open(base(prefix) + ".index", "rb") as file:
-            return checkpoint.crc32c(file.read())
-    except OSError:
+        with _files.open_regular(base(prefix) + ".index") as file:
+            return crc32c_of(file)
+    except (OSError, ValueError):
         return None
+
+
+def crc32c_of(file) -> int:
+    """The checksum of an open file from where it stands to its end."""
+    crc = 0
+    while block := file.read(1 << 22):
+        crc = checkpoint.crc32c(block, crc)
+    return crc

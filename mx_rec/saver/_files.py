@@ -1,7 +1,9 @@
 """Files that last: what these functions have done survives a power cut once they return."""
 
+import io
 import os
 import shutil
+import stat
 import threading
 
 _LARGE = 64 << 20
@@ -16,6 +18,42 @@ def sync(path: str) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def open_regular(path: str) -> io.FileIO:
+    """Opens a file to be read. ValueError if it is none that lies on a disk: a FIFO would keep its reader waiting, a
+    device has no end."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise ValueError(f"checkpoint file '{path}' is no regular file")
+        return io.FileIO(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_regular(path: str, limit: int) -> bytes:
+    """The content of a file. ValueError if it is no regular one, or longer than `limit` bytes."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        content = b"" if size > limit else file.read(limit + 1)
+    if max(size, len(content)) > limit:
+        raise ValueError(f"checkpoint file '{path}' is too long: it has {size} bytes, at most {limit} can be right")
+    return content
+
+
+def check_no_links(directory: str, *names: str) -> None:
+    """ValueError if a part of the path directory/names... below `directory` is a symbolic link: what a checkpoint
+    names lies in it. What is missing is no link."""
+    path = directory
+    for name in names:
+        path = os.path.join(path, name)
+        if os.path.islink(path):
+            raise ValueError(
+                f"checkpoint file '{path}' is a symbolic link, and those are not followed inside a checkpoint; put the "
+                "file itself there"
+            )
 
 
 def write(path: str, content: bytes, temporary: str, mode: int) -> None:

@@ -5,7 +5,7 @@ import os
 import re
 from typing import Optional
 
-from mx_rec.saver import _directory, _manifest, _recovery
+from mx_rec.saver import _directory, _files, _manifest, _recovery
 from mx_rec.saver._errors import CheckpointError
 
 _TABLES = re.compile(r"\.?(delta-)?sparse-")
@@ -68,8 +68,8 @@ def split_step(prefix: str) -> tuple[str, Optional[int]]:
 def read_state(path: str) -> list[str]:
     """The checkpoints that TensorFlow's state file `path` names, the latest first; none if it is no such file."""
     try:
-        with open(path, "rb") as file:
-            lines = re.findall(rb'^(model|all_model)_checkpoint_paths?: "(.*)"$', file.read(1 << 24), re.MULTILINE)
+        content = _files.read_regular(path, 1 << 24)
+        lines = re.findall(rb'^(model|all_model)_checkpoint_paths?: "(.*)"$', content, re.MULTILINE)
         # Protocol buffers write other bytes than ASCII in octal.
         named = [(kind, text.decode("unicode_escape").encode("latin-1").decode()) for kind, text in lines]
     except (OSError, ValueError):

@@ -1,4 +1,5 @@
-"""Restoring what a table tracks of its keys: thresholds and coefficient. The counts themselves come with the rows."""
+"""What a checkpoint says of how a table tracks its keys: thresholds and coefficient. The counts themselves come with
+the rows."""
 
 import dataclasses
 import os
@@ -13,11 +14,23 @@ from mx_rec.util.log import logger
 COLUMNS = {"table_2_threshold", "history_record", "last_step", "admission_filter", "deleted"}
 
 
-def restore(table, path, entry) -> None:
-    """Gives `table` the thresholds that `path` was saved with; `entry` is its part of the manifest, or None."""
+def saved(table, path, entry) -> Optional[Tracking]:
+    """What `path` says of the tracking of `table`; `entry` is its part of the manifest, or None. ValueError if the
+    table cannot take it."""
+    now = table.native.tracking
+    found = _of_original(path, now) if entry is None else entry.tracking
+    if found is not None and now is not None:
+        try:
+            table.native.check_tracking(found)
+        except ValueError as error:
+            raise ValueError(f"checkpoint '{path}' is damaged: {error}") from error
+    return found
+
+
+def restore(table, path, saved: Optional[Tracking]) -> None:
+    """Gives `table` the thresholds that `saved` found in `path`."""
     native, name = table.native, table.table_name
     now = native.tracking
-    saved = _of_original(path, now) if entry is None else entry.tracking
     if now is None:
         if saved is not None:
             logger.info(

@@ -23,18 +23,19 @@ from collections.abc import Mapping
 from typing import Optional
 
 import mx_rec
+from mx_rec import _check
 from mx_rec._native.checkpoint import FileFacts, crc32c
 from mx_rec._native.table import Tracking
+from mx_rec.saver import _fields as fields
 from mx_rec.saver import _files
+from mx_rec.saver._errors import NewerFormatError
 
 NAME = "manifest.json"
 # On disk: raise it when older versions could misread what a newer one writes.
 FORMAT = 1
+# A table takes about a kilobyte.
+_MAX_BYTES = 64 << 20
 _SEALED = re.compile(rb'(.*),\n "crc32c": "([0-9a-f]{8})"\n}\n', re.DOTALL)
-
-
-class NewerFormatError(ValueError):
-    """A later version of this package wrote it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,52 +105,84 @@ def seal(content: dict) -> bytes:
 def identity(directory: str) -> Optional[int]:
     """What tells the manifest of `directory`, whole or damaged, from another one; None if there is none."""
     try:
-        with open(os.path.join(directory, NAME), "rb") as file:
-            return crc32c(file.read())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        content = _content(directory)
+    except ValueError:
+        return -1  # no manifest has this checksum
+    return None if content is None else crc32c(content)
 
 
 def read(directory: str) -> Optional[Manifest]:
     """The manifest of `directory`; None if there is none; ValueError if it is damaged, or a NewerFormatError."""
+    data = _content(directory)
+    if data is None:
+        return None
     path = os.path.join(directory, NAME)
     try:
-        with open(path, "rb") as file:
-            data = file.read()
-        content = json.loads(data.decode())
-        version = int(content["format"])
+        content = fields.mapping("it", json.loads(data.decode()))
+        version = fields.integer("format", content.get("format"), 1)
         if version <= FORMAT:
-            sealed = _SEALED.fullmatch(data)
-            if sealed is None:
-                raise ValueError('it does not end in its "crc32c"')
-            if crc32c(sealed.group(1)) != int(sealed.group(2), 16):
-                raise ValueError(
-                    f"the CRC32C of its first {len(sealed.group(1))} bytes is 0x{crc32c(sealed.group(1)):08x}, "
-                    f"expected 0x{sealed.group(2).decode()} (as written)"
-                )
-            return Manifest(
-                step=content["step"],
-                dense_index_crc32c=_number(content["dense_index_crc32c"]),
-                tables={name: _table_from_json(entry) for name, entry in content["tables"].items()},
-                replaces=Replaced(**{name: _number(crc) for name, crc in content["replaces"].items()}),
-                parent=_parent_from_json(content["parent"]) if "parent" in content else None,
-            )
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:  # no UTF-8, no JSON, or not what we write
+            _check_seal(data)
+            return _from_json(content)
+    # No UTF-8, no JSON, nested too deeply, or not what we write.
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"checkpoint file '{path}' is damaged: {type(error).__name__}: {error}") from error
     raise NewerFormatError(
         f"checkpoint file '{path}' has format {version}, this version of mx_rec reads up to {FORMAT}; restore with the "
-        f"version that wrote it ({content.get('mx_rec')}) or a newer one"
+        f"version that wrote it ({str(content.get('mx_rec'))[:100]}) or a newer one"
     )
+
+
+def read_head(directory: str) -> tuple[Optional[int], Optional[str]]:
+    """(format, version of mx_rec) as a whole manifest has them; Nones without one."""
+    data = _content(directory)
+    if data is None:
+        return None, None
+    content = json.loads(data.decode())
+    return content["format"], str(content.get("mx_rec"))
+
+
+def _content(directory):
+    """The bytes of the manifest; None without one."""
+    try:
+        _files.check_no_links(directory, NAME)
+        return _files.read_regular(os.path.join(directory, NAME), _MAX_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _check_seal(data):
+    sealed = _SEALED.fullmatch(data)
+    if sealed is None:
+        raise ValueError('it does not end in its "crc32c"')
+    found, expected = crc32c(sealed.group(1)), int(sealed.group(2), 16)
+    if found != expected:
+        raise ValueError(
+            f"the CRC32C of its first {len(sealed.group(1))} bytes is 0x{found:08x}, expected 0x{expected:08x} "
+            "(as written)"
+        )
+
+
+def _from_json(content):
+    step = content.get("step")
+    replaces = fields.mapping("replaces", content.get("replaces"))
+    tables = fields.mapping("tables", content.get("tables"))
+    return Manifest(
+        step=None if step is None else fields.integer("step", step, -(2**63)),
+        dense_index_crc32c=fields.crc32c("dense_index_crc32c", content.get("dense_index_crc32c")),
+        tables={_check.table_name("name", name): _table_from_json(name, entry) for name, entry in tables.items()},
+        replaces=Replaced(
+            **{field: fields.crc32c(f"replaces.{field}", replaces.get(field)) for field in _names(Replaced)}
+        ),
+        parent=_parent_from_json(content["parent"]) if "parent" in content else None,
+    )
+
+
+def _names(kind):
+    return [field.name for field in dataclasses.fields(kind)]
 
 
 def _hex(crc):
     return None if crc is None else f"{crc:08x}"
-
-
-def _number(crc):
-    return None if crc is None else int(crc, 16)
 
 
 def _parent_to_json(parent):
@@ -157,10 +190,9 @@ def _parent_to_json(parent):
 
 
 def _parent_from_json(content):
-    directory = content["directory"]
-    if os.path.basename(directory) != directory or directory in ("", ".", ".."):
-        raise ValueError(f"a delta's parent lies beside it, got {directory!r}")
-    return Parent(directory, int(content["manifest_crc32c"], 16))
+    parent = fields.mapping("parent", content)
+    crc = fields.crc32c("parent.manifest_crc32c", parent.get("manifest_crc32c"), is_optional=False)
+    return Parent(fields.component("parent.directory", parent.get("directory")), crc)
 
 
 def _table_to_json(entry):
@@ -171,17 +203,39 @@ def _table_to_json(entry):
     return content
 
 
-def _table_from_json(content) -> TableEntry:
-    files: dict[str, FileFacts] = {
-        name: FileFacts(int(facts["bytes"]), int(facts["crc32c"], 16)) for name, facts in content["files"].items()
-    }
+def _table_from_json(name, content) -> TableEntry:
+    label = f"tables.{name}"
+    entry = fields.mapping(label, content)
+    tracking, table_rows, optimizer = (entry.get(field) for field in ("tracking", "table_rows", "optimizer"))
     return TableEntry(
-        dim=int(content["dim"]),
-        rows=int(content["rows"]),
-        key_dtype=content["key_dtype"],
-        slots=tuple(content["slots"]),
-        optimizer=content["optimizer"],
-        files=files,
-        tracking=Tracking(**content["tracking"]) if content.get("tracking") else None,
-        table_rows=content.get("table_rows"),
+        dim=fields.integer(f"{label}.dim", entry.get("dim"), 1, 2**31),
+        rows=fields.integer(f"{label}.rows", entry.get("rows"), 0, 2**48),
+        key_dtype=fields.text(f"{label}.key_dtype", entry.get("key_dtype")),
+        slots=_slots_from_json(f"{label}.slots", entry.get("slots")),
+        optimizer=None if optimizer is None else fields.text(f"{label}.optimizer", optimizer),
+        files=_files_from_json(f"{label}.files", entry.get("files")),
+        tracking=None if not tracking else _tracking_from_json(f"{label}.tracking", tracking),
+        table_rows=None if table_rows is None else fields.integer(f"{label}.table_rows", table_rows, 0, 2**48),
     )
+
+
+def _slots_from_json(label, content) -> tuple[str, ...]:
+    return tuple(fields.component(label, slot) for slot in fields.sequence(label, content))
+
+
+def _files_from_json(label, content) -> dict[str, FileFacts]:
+    files = {}
+    for name, facts in fields.mapping(label, content).items():
+        column, _, kind = name.rpartition("/")
+        if kind not in ("slice.data", "slice.attribute"):
+            raise ValueError(f"{label} names {name[:300]!r}, which is no file of a table")
+        fields.component(label, column)
+        facts = fields.mapping(f"{label}.{name}", facts)
+        size = fields.integer(f"{label}.{name}.bytes", facts.get("bytes"), 0)
+        files[name] = FileFacts(size, fields.crc32c(f"{label}.{name}.crc32c", facts.get("crc32c"), is_optional=False))
+    return files
+
+
+def _tracking_from_json(label, content) -> Tracking:
+    found = fields.mapping(label, content)
+    return Tracking(**{name: fields.integer(f"{label}.{name}", found.get(name, 0), -1) for name in _names(Tracking)})

@@ -4,13 +4,12 @@ Imports no TensorFlow: the command line's tools start in a fraction of a second.
 """
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Optional, Union
 
 from mx_rec.saver import _chain, _directory, _finding, _manifest
-from mx_rec.saver._errors import CheckpointError, DamagedError, NewerFormatError, unreadable
+from mx_rec.saver._errors import CheckpointError, DamagedError, unreadable
 from mx_rec.saver._merging import MergedTable
 from mx_rec.saver._pair import Pair
 from mx_rec.saver._table_files import TableFiles
@@ -79,8 +78,8 @@ def open_checkpoint(path: str) -> Checkpoint:
     try:
         chain = _chain.links(directory)
         tables = [open_tables(link) for link in chain]
-    except _manifest.NewerFormatError as error:
-        raise NewerFormatError(str(error)) from error
+    except CheckpointError:
+        raise
     except ValueError as error:
         raise DamagedError(str(error)) from error
     except OSError as error:
@@ -88,19 +87,9 @@ def open_checkpoint(path: str) -> Checkpoint:
     merged = tables[-1]
     if len(chain) > 1:
         merged = {name: MergedTable([held[name] for held in tables]) for name in merged}
-    return Checkpoint(chain, *_read_head(directory), merged)
+    return Checkpoint(chain, *_manifest.read_head(directory), merged)
 
 
 def open_tables(link: _chain.Link) -> dict[str, TableFiles]:
     """The tables in one directory, as it has them: of a delta, what has changed."""
     return {name: TableFiles(name, os.path.join(link.directory, name), entry) for name, entry in link.tables.items()}
-
-
-def _read_head(directory):
-    """(format, version of mx_rec) as the manifest has them; Nones without one."""
-    try:
-        with open(os.path.join(directory, _manifest.NAME), encoding="utf-8") as file:
-            content = json.load(file)
-    except FileNotFoundError:
-        return None, None
-    return content["format"], content["mx_rec"]

@@ -6,6 +6,7 @@ manifest; what the original SDK wrote has none and is read by its attribute file
 
 import dataclasses
 import functools
+import io
 import os
 from collections.abc import Iterator
 from typing import Callable, Optional
@@ -15,8 +16,8 @@ import numpy as np
 from mx_rec._native import checkpoint
 from mx_rec._native.checkpoint import FileFacts
 from mx_rec._native.table import Tracking
-from mx_rec.saver import _history, _manifest
-from mx_rec.saver._errors import damage, unreadable
+from mx_rec.saver import _files, _history, _manifest
+from mx_rec.saver._errors import DamagedError, damage, unreadable
 
 # A pickled copy of a table's rows, made by mx_rec.saver.sparse.export: in no manifest, and no damage.
 EXPORTED = "key-emb.npy"
@@ -191,7 +192,8 @@ class TableFiles:
     def _attribute(self, column, count):
         path = self.attribute_file(column)
         check_size(path, count * _WORD, f"{count} int64")
-        numbers = np.fromfile(path, np.int64)
+        with open_file(path) as file:
+            numbers = np.fromfile(file, np.int64, count)
         if (numbers < 0).any() or (numbers > 1 << 48).any():  # shapes made of such numbers would overflow
             raise damage(path, f"is damaged: it says {numbers.tolist()}")
         return tuple(numbers.tolist())
@@ -204,10 +206,10 @@ class TableFiles:
         itemsize = np.dtype(dtype).itemsize
         if size % itemsize:
             raise damage(path, f"is cut off: its {size} bytes are no whole number of {np.dtype(dtype).name}")
-        if size == 0:
-            return np.empty(0, dtype)  # nothing to map
         try:
-            return np.memmap(path, dtype, mode="r")
+            with open_file(path) as file:
+                # There is nothing to map in an empty file.
+                return np.memmap(file, dtype, mode="r") if size > 0 else np.empty(0, dtype)
         except OSError as error:
             raise unreadable(path, error) from error
 
@@ -231,6 +233,20 @@ def find_first(array: np.ndarray, keys) -> dict[int, int]:
 # ---- Whether a file is whole.
 
 
+def open_file(path: str) -> io.FileIO:
+    """Opens a file <table>/<column>/<name> to be read. DamagedError if it is none that lies there."""
+    parent, *names = path.rsplit("/", 3)
+    try:
+        _files.check_no_links(parent, *names)
+        return _files.open_regular(path)
+    except ValueError as error:
+        raise DamagedError(str(error)) from error
+    except FileNotFoundError as error:
+        raise damage(path, "is missing") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
 def check_size(path: str, expected: int, source: str) -> None:
     """Raises DamagedError unless the file has `expected` bytes."""
     size = _size(path)
@@ -251,7 +267,7 @@ def check_content(path: str, facts: FileFacts, advance: Optional[Callable[[int],
     crc = 0
     try:
         # Read, not mapped: a bad sector is then an error and not the end of the process.
-        with open(path, "rb", buffering=0) as file:
+        with open_file(path) as file:
             while count := file.readinto(block):
                 crc = checkpoint.crc32c(block[:count], crc)
                 if advance is not None:

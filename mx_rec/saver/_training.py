@@ -86,8 +86,7 @@ def put_aside(tables, graph) -> None:
         for table in tables:
             name = table.table_name
             if one.graph is graph:  # the training itself begins from other rows
-                if name in one.waiting:
-                    shutil.rmtree(one.waiting.pop(name), ignore_errors=True)
+                _drop(one, name)
                 continue
             if name not in _graph.state(one.graph).tables or name in one.waiting:
                 continue
@@ -104,6 +103,17 @@ def put_aside(tables, graph) -> None:
             logger.info("table '%s': the rows that are being trained wait in '%s'", name, path)
 
 
+def drop(name: str) -> None:
+    """Forgets the rows of a table that wait for their training."""
+    for one in _open:
+        _drop(one, name)
+
+
+def _drop(one, name):
+    if name in one.waiting:
+        shutil.rmtree(one.waiting.pop(name), ignore_errors=True)
+
+
 def put_back(graph) -> None:
     """Call before the tables of `graph` are saved."""
     for one in _open:
@@ -115,7 +125,11 @@ def _put_back(one):
     tables = _graph.state(one.graph).tables
     for name, path in list(one.waiting.items()):
         native = tables[name].native
-        checkpoint.load(native, path)
+        reader = checkpoint.Reader(native, path, {})
+        try:
+            reader.load()
+        finally:
+            reader.close()
         tracking = one.tracking[name]
         if tracking is not None:
             native.restore_tracking(tracking)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow.python.training import warm_starting_util
 
 from mx_rec.core import _graph
-from mx_rec.saver import _chain, _finding, _recovery
+from mx_rec.saver import _chain, _finding
 
 v1 = tf.compat.v1
 
@@ -32,12 +32,6 @@ class TableSource:
     source: Source
     name: str  # in the checkpoint
     chain: list[_chain.Link]  # that the checkpoint consists of
-
-    @property
-    def links(self):
-        """(directory with the table's columns, its entry in the manifest or None, whether it is a delta)."""
-        name = self.name
-        return [(os.path.join(link.directory, name), link.tables[name], link.is_delta) for link in self.chain]
 
 
 def sources_of(paths, selectors, vocab_infos, previous_names) -> list[Source]:
@@ -109,8 +103,9 @@ class Plan:
     ignored: list[str]  # vocabularies that name tables
 
 
-def plan_of(source) -> Plan:
-    """ValueError if something is selected that is not there, or nothing at all."""
+def plan_of(source: Source, directory: str) -> Plan:
+    """What the settings take of `source`, whose tables are in `directory`. ValueError if something is selected that is
+    not there, or nothing at all."""
     known = _graph.state().tables
     names, selector = _select(source, known)
     variables = {} if selector == [] else warm_starting_util._get_grouped_variables(selector)
@@ -124,7 +119,7 @@ def plan_of(source) -> Plan:
         )
     return Plan(
         source,
-        [_table_source(known[name], source) for name in names],
+        [_table_source(known[name], source, directory) for name in names],
         selector,
         variables,
         {name: old for name, old in source.previous_names.items() if name not in known},
@@ -183,9 +178,8 @@ def _nothing(expression, source, known, variables, kind):
     )
 
 
-def _table_source(table, source):
+def _table_source(table, source, directory):
     name = source.previous_names.get(table.table_name, table.table_name)
-    directory = _recovery.locate(source.prefix).sparse
     what = f"warm start: table '{table.table_name}'"
     if not os.path.isdir(directory):
         raise ValueError(

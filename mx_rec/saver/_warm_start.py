@@ -5,8 +5,7 @@ Estimators do it by themselves (`warm_start_from`); a script with sessions calls
 
 import contextlib
 import contextvars
-import os
-import tempfile
+import weakref
 from typing import NamedTuple, Optional
 
 import tensorflow as tf
@@ -14,15 +13,16 @@ from tensorflow.python.training import warm_starting_util
 
 from mx_rec import _check, _config
 from mx_rec._native import checkpoint
+from mx_rec._native.table import Tracking
 from mx_rec._patch import Patch
-from mx_rec.core import _graph
-from mx_rec.saver import _history, _manifest, _restoring, _training, _warm_plan
+from mx_rec.core import _graph, _initialization
+from mx_rec.saver import _dense, _history, _restoring, _steady, _training, _warm_plan
+from mx_rec.saver._saving import table_directory
 from mx_rec.util.log import logger
 
 __all__ = ["rows_only", "warm_start"]
 
 _rows_only: contextvars.ContextVar[bool] = contextvars.ContextVar("mx_rec_rows_only")
-_COLUMNS = ("key", "embedding", "deleted")
 
 
 @contextlib.contextmanager
@@ -68,71 +68,107 @@ def warm_start(
     is_rows_only = _check.boolean("rows_only", rows_only) or _rows_only.get(False)
     settings = (ckpt_to_initialize_from, vars_to_warm_start, var_name_to_vocab_info, var_name_to_prev_var_name)
     stock = PATCHES[0].stock or warm_starting_util.warm_start
-    if not _graph.state().tables and not isinstance(ckpt_to_initialize_from, (list, tuple)):
+    if not _graph.tables_here("warm_start") and not isinstance(ckpt_to_initialize_from, (list, tuple)):
         return stock(*settings)
-    plans = [_warm_plan.plan_of(source) for source in _warm_plan.sources_of(*settings)]
-    with tempfile.TemporaryDirectory(prefix="mx_rec-warm-start-") as scratch:
-        final = {}  # a load replaces the whole table, so only the last one counts
-        for number, found in enumerate(found for plan in plans for found in plan.tables):
-            views = _views(found, os.path.join(scratch, str(number)), is_rows_only)
-            _verify(found, views)
-            final[found.table.table_name] = (found, views)
-        for plan in plans:
+    graph = tf.compat.v1.get_default_graph()
+    with contextlib.ExitStack() as files:
+        opened = [_open(source, is_rows_only, files) for source in _warm_plan.sources_of(*settings)]
+        for one in opened:
+            plan = one.plan
             for name in plan.ignored:
                 logger.warning("warm start from '%s': the vocabulary of table '%s' is ignored", plan.source.path, name)
-            if plan.variables or plan.previous_names or plan.vocab_info:
-                stock(plan.source.prefix, plan.selector, plan.vocab_info, plan.previous_names)
-        _training.put_aside([found.table for found, _ in final.values()], tf.compat.v1.get_default_graph())
-        loaded = [(found, *_load(found, views, is_rows_only)) for found, views in final.values()]
-    _report(plans, loaded)
+            if _wants_dense(plan):
+                stock(_readable(one, graph), plan.selector, plan.vocab_info, plan.previous_names)
+        # A load replaces the whole table, so only the last one counts.
+        final = {rows.found.table.table_name: rows for one in opened for rows in one.tables}
+        _training.put_aside([rows.found.table for rows in final.values()], graph)
+        loaded = [(rows.found, *_load(rows, is_rows_only)) for rows in final.values()]
+        for rows in final.values():
+            rows.found.table.warm_started = _initialization.facts_of(rows.found.table)
+    _report([one.plan for one in opened], loaded)
 
 
-class _View(NamedTuple):
-    """What is to be loaded of one link: all columns of the table, or those of its embeddings alone."""
+class _Rows(NamedTuple):
+    """A table and its files, which are open and verified."""
 
-    path: str
-    source: str
-    entry: Optional[_manifest.TableEntry]
-    is_delta: bool
-
-
-def _views(found, scratch, is_rows_only):
-    views = []
-    for number, (source, entry, is_delta) in enumerate(found.links):
-        path = os.path.join(scratch, str(number))
-        os.makedirs(path)
-        columns = os.listdir(source)
-        for column in set(_COLUMNS).intersection(columns) if is_rows_only else columns:
-            os.symlink(os.path.abspath(os.path.join(source, column)), os.path.join(path, column))
-        views.append(_View(path, source, entry, is_delta))
-    return views
+    found: _warm_plan.TableSource
+    readers: list[checkpoint.Reader]  # of the links
+    tracking: Optional[Tracking]  # as it was saved
 
 
-def _verify(found, views):
-    for view in views:
-        files = {} if view.entry is None else view.entry.files
-        columns = set(os.listdir(view.path))
-        files = {name: facts for name, facts in files.items() if name.split("/")[0] in columns}
-        _restoring.check_room(found.table, view.source, view.entry)
-        checkpoint.verify(found.table.native, view.path, files, view.is_delta)
+class _Opened(NamedTuple):
+    """A checkpoint whose files are open."""
+
+    plan: _warm_plan.Plan
+    tables: list[_Rows]
+    dense_prefix: str
+    dense: Optional[_dense.DenseFiles]  # None: no matter which save it is of
 
 
-def _load(found, views, is_rows_only):
+def _open(source, is_rows_only, files) -> _Opened:
+    """Opens what the settings select of a checkpoint, until `files` is closed, and verifies it."""
+
+    def read(version):
+        with contextlib.ExitStack() as own:
+            plan = _warm_plan.plan_of(source, version.location.sparse)
+            readers = [
+                _restoring.open_readers(found.table, found.name, found.chain, own, is_rows_only)
+                for found in plan.tables
+            ]
+            dense = _dense.open_files(version.location.dense) if plan.tables and _wants_dense(plan) else None
+            if dense is not None:
+                own.callback(dense.close)
+            version.confirm()
+            if plan.tables:
+                _restoring.check_dense(plan.tables[0].chain[-1], dense)
+            tables = [_verified(*each, is_rows_only) for each in zip(plan.tables, readers)]
+            files.push(own.pop_all())
+        return _Opened(plan, tables, version.location.dense, dense)
+
+    return _steady.steadily(source.prefix, read)
+
+
+def _wants_dense(plan):
+    return plan.variables or plan.previous_names or plan.vocab_info
+
+
+def _verified(found, readers, is_rows_only):
+    for link, reader in zip(found.chain, readers):
+        _restoring.check_room(found.table, link.directory, link.tables[found.name])
+        _restoring.check_rows(link, found.name, reader.verify())
+    last = found.chain[-1]
+    path = table_directory(last.directory, found.name)
+    tracking = None if is_rows_only else _history.saved(found.table, path, last.tables[found.name])
+    return _Rows(found, readers, tracking)
+
+
+def _readable(one, graph):
+    """The dense part's prefix for TensorFlow, which reads it when the variables of `graph` are initialized: so the
+    files stay open as long as the graph lives."""
+    if one.dense is None:
+        return one.dense_prefix
+    kept = _dense.open_files(one.dense.readable)
+    weakref.finalize(graph, kept.close)
+    return kept.readable
+
+
+def _load(rows, is_rows_only):
     """(rows, bytes) that the table got."""
-    native = found.table.native
+    found, native = rows.found, rows.found.table.native
     native.clear()
-    for view in views:
-        checkpoint.load(native, view.path, view.is_delta)
+    for reader in rows.readers:
+        reader.load()
     if not is_rows_only:
-        last = views[-1]
-        _history.restore(found.table, last.source, last.entry)
-        slots = last.entry.slots if last.entry is not None else set(os.listdir(last.path)) - _history.COLUMNS
+        last = found.chain[-1]
+        path = table_directory(last.directory, found.name)
+        _history.restore(found.table, path, rows.tracking)
+        slots = _restoring.slots_of(path, last.tables[found.name])
         fresh = [slot for slot in native.slots if slot not in slots]
         if fresh:
             logger.info("warm start: slots %s of table '%s' start fresh", fresh, found.table.table_name)
     width = native.dim * (1 if is_rows_only else 1 + len(native.slots))
-    rows = native.facts().rows
-    return rows, rows * (8 + 4 * width)
+    count = native.facts().rows
+    return count, count * (8 + 4 * width)
 
 
 def _report(plans, loaded):

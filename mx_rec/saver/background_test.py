@@ -2,6 +2,7 @@
 
 import pathlib
 import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -303,3 +304,95 @@ def test_the_process_ends_when_the_save_has(end, code, tmp_path):
     keys = np.fromfile(tmp_path / "sparse-model-1/t/key/slice.data", np.int64)
     np.testing.assert_array_equal(np.sort(keys), np.arange(500))
     assert not list(pathlib.Path(tmp_path).glob(".*"))
+
+
+INTERRUPTED = """
+import os, sys, threading, time
+import numpy as np, tensorflow as tf
+from mx_rec import saver
+from mx_rec._native import checkpoint
+from mx_rec.core.embedding import create_table
+from mx_rec.saver import _background
+from mx_rec.util.initialize import init, terminate_config_initializer
+
+v1 = tf.compat.v1
+v1.disable_eager_execution()
+init(is_async_checkpoint=True)
+table = create_table(tf.int64, 4, "t", v1.zeros_initializer(), device_vocabulary_size=1000)
+table.native.write(np.arange(500), np.ones((500, 1, 4), np.float32))
+write = checkpoint.Snapshot.write
+
+def held(self, directory):
+    while not os.path.exists(sys.argv[1] + "/go"):
+        time.sleep(0.01)
+    return write(self, directory)
+
+class Told(threading.Event):
+    def wait(self, timeout=None):
+        print("waits", file=sys.stderr, flush=True)
+        return super().wait(timeout)
+
+Save = _background._Save
+_background._Save = lambda what: Save(what, ended=Told())
+checkpoint.Snapshot.write = held
+with v1.Session() as session:
+    session.run(v1.global_variables_initializer())
+    saver_of_all = v1.train.Saver()
+    saver_of_all.save(session, sys.argv[1] + "/model", global_step=1)
+    print("saved", flush=True)
+    {then}
+"""
+WAITS = {
+    "the_next_save": 'saver_of_all.save(session, sys.argv[1] + "/model", global_step=2)',
+    "a_restore": 'saver_of_all.restore(session, sys.argv[1] + "/model-1")',
+    "wait": "saver.wait()",
+    "terminate": "terminate_config_initializer()",
+    "the_end_of_the_process": "pass",
+}
+
+
+def interrupted(directory, then, times):
+    """A script that is interrupted while it waits for a save in the background: what it wrote to stderr."""
+    script = directory / "script.py"
+    script.write_text(INTERRUPTED.replace("{then}", then))
+    child = subprocess.Popen(
+        [sys.executable, "-u", str(script), str(directory)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    watchdog = threading.Timer(120, child.kill)
+    watchdog.start()
+    seen = ""
+
+    def await_line(words):
+        nonlocal seen
+        while words not in seen:
+            line = child.stderr.readline()
+            assert line, f"ended, or was ended, before it said '{words}': {seen}"
+            seen += line
+
+    await_line("waits")
+    child.send_signal(signal.SIGINT)
+    await_line("interrupt again")
+    if times == 1:
+        (directory / "go").touch()
+    else:
+        child.send_signal(signal.SIGINT)
+    _, rest = child.communicate()
+    watchdog.cancel()
+    assert child.returncode != -signal.SIGKILL, seen + rest
+    return seen + rest
+
+
+@pytest.mark.parametrize("then", WAITS.values(), ids=WAITS.keys())
+def test_an_interrupt_waits_for_the_save_under_way(then, tmp_path):
+    said = interrupted(tmp_path, then, times=1)
+    assert "is finished first; interrupt again to give it up" in said
+    assert latest(tmp_path) == str(tmp_path / "model-1")
+    keys = np.fromfile(tmp_path / "sparse-model-1/t/key/slice.data", np.int64)
+    np.testing.assert_array_equal(np.sort(keys), np.arange(500))
+
+
+@pytest.mark.parametrize("then", [WAITS["the_next_save"], WAITS["the_end_of_the_process"]])
+def test_a_second_interrupt_gives_the_save_up_and_says_so(then, tmp_path):
+    said = interrupted(tmp_path, then, times=2)
+    assert "the save of" in said and "was given up and is lost" in said
+    assert latest(tmp_path) is None and not (tmp_path / "sparse-model-1").exists()

@@ -58,6 +58,8 @@ def _add_collections(self, assets_collection, main_op, train_op):
                 files=[],
                 bytes=[],
                 crc32c=[],
+                table_of_padding=[number for number, name in enumerate(names) for _ in tables[name].padding_keys],
+                padding_keys=[key for name in names for key in tables[name].padding_keys],
                 name="serve",
             )
             if main_op is not None:

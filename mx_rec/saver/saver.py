@@ -17,7 +17,6 @@ a checkpoint of the same name (an Estimator that restarts does), a crash in step
 one in step 2 or 3 the new one, both halves of which are found under the hidden names (_pair.py, _recovery.py).
 """
 
-import contextlib
 import os
 import re
 from typing import Optional
@@ -35,7 +34,19 @@ from tensorflow.python.util import compat
 from mx_rec import _check
 from mx_rec._config import Config, process
 from mx_rec._patch import Patch
-from mx_rec.saver import _background, _chain, _directory, _recovery, _restoring, _state, _timers, _tip, _training
+from mx_rec.core import _initialization
+from mx_rec.saver import (
+    _background,
+    _chain,
+    _directory,
+    _recovery,
+    _restoring,
+    _state,
+    _steady,
+    _timers,
+    _tip,
+    _training,
+)
 from mx_rec.saver._saving import Plan, Saving, explained
 from mx_rec.util.log import logger
 
@@ -170,6 +181,11 @@ def _save(
 
     _training.put_back(sess.graph)
     save_path = compat.as_str(save_path)
+    if re.search(r"[*?\[\\]", save_path):
+        raise ValueError(
+            f"`save_path` must not contain any of '*', '?', '[' and backslash, got {save_path!r}: TensorFlow takes "
+            "them for patterns and would not find the checkpoint again; choose another name"
+        )
     step, prefix = None, save_path
     if global_step is not None:
         is_number = isinstance(global_step, compat.integral_types)
@@ -249,38 +265,53 @@ def _restore(self, sess, save_path):
     _background.wait()
     anchors = _anchors(self, sess)
     tables = _tables(anchors)
-    tables_only = getattr(self, "_mx_rec_tables_only", False)
-    dense, verified = save_path, None
-    if save_path is not None and isinstance(sess, session.SessionInterface):
-        prefix = compat.as_text(save_path)
-        if tables:
-            dense = prefix = _version(prefix)
-        if tables or _directory.is_local(prefix):
-            dense, directory, pair = _recovery.locate(prefix)
-            if pair is not None:
-                logger.warning("the save of '%s' was interrupted; it is complete in '%s'", prefix, directory)
-        # A prefix without dense files is TensorFlow's to refuse.
-        if tables and (tables_only or checkpoint_management.checkpoint_exists_internal(dense)):
-            is_chosen = getattr(self, "_mx_rec_is_chosen", False)
-            verified = _restoring.verify(directory, tables, None if tables_only else dense, is_chosen, sess.graph)
-    has_tables = verified is not None and verified.tables
-    with _restoring.loading(verified, sess.graph) if has_tables else contextlib.nullcontext():
-        if tables and not tables_only:
-            _restore_dense(self, sess, dense)
-        elif save_path is None or not tables_only:
-            _PATCHES["restore"].stock(self, sess, dense)
+    if save_path is None or not isinstance(sess, session.SessionInterface):
+        return _PATCHES["restore"].stock(self, sess, save_path)  # which raises
+    prefix = compat.as_text(save_path)
+    if tables:
+        _steady.steadily(_version(prefix), lambda version: _restore_all(self, sess, version, tables))
+    elif not getattr(self, "_mx_rec_tables_only", False):
+        _PATCHES["restore"].stock(self, sess, _locate(prefix) if _directory.is_local(prefix) else save_path)
     if anchors:
         # They are in no file, yet a MonitoredSession starts only when every variable is initialised.
         sess.run([anchor.initializer for anchor in anchors])
+        _initialization.settle(sess)
 
 
-def _restore_dense(saver, sess, dense):
+def _locate(prefix):
+    location = _recovery.locate(prefix)
+    _tell_of(prefix, location)
+    return location.dense
+
+
+def _tell_of(prefix, location):
+    if location.pair is not None:
+        logger.warning("the save of '%s' was interrupted; it is complete in '%s'", prefix, location.sparse)
+
+
+def _restore_all(saver, sess, version, tables):
+    location = version.location
+    wants_dense = not getattr(saver, "_mx_rec_tables_only", False)
+    _tell_of(version.prefix, location)
+    if wants_dense and not checkpoint_management.checkpoint_exists_internal(location.dense):
+        return _PATCHES["restore"].stock(saver, sess, location.dense)  # which refuses it
+    is_chosen = getattr(saver, "_mx_rec_is_chosen", False)
+    with _restoring.opened(version, tables, wants_dense, is_chosen, sess.graph) as restore:
+        with _restoring.loading(restore, sess.graph):
+            if wants_dense:
+                _restore_dense(saver, sess, location.dense, restore.dense)
+
+
+def _restore_dense(saver, sess, prefix, files):
     """TensorFlow's restore. Of a file that was cut it raises an OutOfRangeError that does not name it, which training
     loops would take for the end of their data."""
     try:
-        _PATCHES["restore"].stock(saver, sess, dense)
+        if files is None:  # in TensorFlow's old format
+            return _PATCHES["restore"].stock(saver, sess, prefix)
+        with files.named():
+            _PATCHES["restore"].stock(saver, sess, files.readable)
     except (tf.errors.OutOfRangeError, tf.errors.DataLossError) as error:
-        message = f"the dense part of checkpoint '{dense}' is damaged, restore another one: {error.message}"
+        message = f"the dense part of checkpoint '{prefix}' is damaged, restore another one: {error.message}"
         raise tf.errors.DataLossError(error.node_def, error.op, message) from error
 
 

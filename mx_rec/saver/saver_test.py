@@ -626,6 +626,56 @@ def test_a_checkpoint_of_the_original_loads_with_a_warning(saved, log):
     assert "has no manifest.json" in warning
 
 
+@pytest.mark.parametrize("name", ["user", "item"])
+@pytest.mark.parametrize("numbers", [[-7, -1, 1], [3, 60], []])
+def test_bad_thresholds_of_the_original_are_told_before_a_table_is_touched(saved, name, numbers):
+    directory = saved[3]
+    os.remove(directory / "manifest.json")
+    os.makedirs(directory / name / "table_2_threshold")
+    np.array(numbers, np.int32).tofile(directory / name / "table_2_threshold/slice.data")
+    assert_refused(saved, ValueError, f"{name}/table_2_threshold/slice.data' is damaged: expected 3 int32")
+
+
+def test_files_are_loaded_through_the_handles_that_were_verified(saved, monkeypatch):
+    """Both halves are replaced by other ones, under the same names, between verification and loading."""
+    model, s, path, directory = saved
+    load = _restoring._load
+
+    def replaced_first(*arguments):
+        if directory.exists():
+            for half in tmp_files(directory.parent):
+                half.rename(half.parent / f"before-{half.name}")
+        return load(*arguments)
+
+    monkeypatch.setattr(_restoring, "_load", replaced_first)
+    s.restore(model.session, path)
+    assert model.get() == (1.0, [1.0, 1.0])
+    native_table.clear_all()  # and so does a restore into empty tables
+    for half in directory.parent.glob("before-*"):
+        half.rename(half.parent / half.name.removeprefix("before-"))
+    fresh = Model()
+    fresh.saver().restore(fresh.session, path)
+    assert fresh.get() == (1.0, [1.0, 1.0])
+    assert not directory.exists()
+
+
+def tmp_files(parent):
+    """What belongs to checkpoint model-1 in there."""
+    return [one for one in parent.iterdir() if "model-1" in one.name and not one.name.startswith("before-")]
+
+
+def test_errors_and_the_log_name_the_checkpoint_and_not_the_links_to_its_files(saved, caplog):
+    model, _, path, _ = saved
+    with model.graph.as_default():
+        other = v1.get_variable("other", [2], use_resource=True)
+    s = model.saver([other, *model.anchors.values()])
+    with caplog.at_level("INFO", logger="tensorflow"), pytest.raises(tf.errors.NotFoundError) as failure:
+        s.restore(model.session, path)
+    assert "other not found in checkpoint" in failure.value.message
+    assert "mx_rec-restore" not in failure.value.message + caplog.text
+    assert f"Restoring parameters from {path}" in caplog.text
+
+
 def test_tables_beside_a_foreign_dense_part_are_an_error_unless_allowed(saved, log):
     model, s, path, _ = saved
     model.saver([model.dense]).save(model.session, path)

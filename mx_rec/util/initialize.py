@@ -1,6 +1,5 @@
 """Starting and ending mx_rec in a process, and the settings in between."""
 
-import atexit
 import dataclasses
 import os
 import sys
@@ -52,8 +51,8 @@ _IGNORED = {
 def init(*args, **kwargs) -> None:
     """Starts mx_rec in this process. Keywords, ranges and defaults: `mx_rec._config.Config`.
 
-    The old form `init(use_mpi, rank_id=…, train_interval=…)` is understood too. Raises ValueError for a bad keyword,
-    EnvironmentError if mx_rec is running already.
+    The old form `init(use_mpi, rank_id=…, train_interval=…)` is understood too. Raises ValueError for a bad value,
+    TypeError for an unknown keyword, EnvironmentError if mx_rec is running already.
     """
     if len(args) > 1:
         raise ValueError(f"`init` takes keywords (at most one positional argument, the old `use_mpi`), got {args!r}")
@@ -62,7 +61,8 @@ def init(*args, **kwargs) -> None:
             "mx_rec is already initialized in this process; call terminate_config_initializer() before init() again"
         )
     _config.check_environment()
-    known = {field.name for field in dataclasses.fields(_config.Config)}
+    known = [field.name for field in dataclasses.fields(_config.Config)]
+    _check.keywords("init", kwargs, [*known, *_OLD_NAMES, *sorted(_IGNORED)])
     settings = {}
     for name, value in kwargs.items():
         name = _OLD_NAMES.get(name, name)
@@ -70,8 +70,6 @@ def init(*args, **kwargs) -> None:
             if args and name in _OLD_FLAGS and value in (0, 1):
                 value = bool(value)  # the old form passed flags as numbers
             settings[name] = value
-        elif name not in _IGNORED:
-            logger.warning("init: unknown keyword `%s` is ignored", name)
         elif name == "use_shm_swap":
             logger.warning("init: `use_shm_swap` is deprecated and has no effect")
     config = _config.Config(**settings)
@@ -86,7 +84,6 @@ def init(*args, **kwargs) -> None:
         logger.warning("init: USE_COMBINE_FAAE=1 has no effect; each table counts its own keys")
     process.config = config
     process.if_load = config.if_load
-    atexit.register(_terminate, at_exit=True)
     if "tensorflow" in sys.modules:  # a script that does not have it cannot have a dataset
         from mx_rec.core import _patches
 
@@ -109,13 +106,6 @@ def terminate_config_initializer() -> None:
     if process.config is None:
         logger.warning("terminate_config_initializer: mx_rec is not initialized, nothing to do")
         return
-    _terminate()
-
-
-def _terminate(at_exit=False):
-    if process.config is None:
-        return
-    atexit.unregister(_terminate)
     failure = None
     # Only what was ever loaded needs undoing; a script that failed early must not load libraries to end.
     if "mx_rec.core._patches" in sys.modules:
@@ -123,19 +113,16 @@ def _terminate(at_exit=False):
             sys.modules["mx_rec.core._patches"].uninstall()
         except RuntimeError as error:  # of a save in the background; the rest must end all the same
             failure = error
-    if "mx_rec.graph._guard" in sys.modules:
-        sys.modules["mx_rec.graph._guard"].uninstall()
-    if "mx_rec.core._sparse_table" in sys.modules and not at_exit:
+    if "mx_rec.core._sparse_table" in sys.modules:
         sys.modules["mx_rec.core._sparse_table"].forget_tiers()
     for module in ("mx_rec.core._graph", "mx_rec.core._tracking"):
         if module in sys.modules:
             sys.modules[module].forget_all()
-    if "mx_rec._native.table" in sys.modules and not at_exit:
+    if "mx_rec._native.table" in sys.modules:
         sys.modules["mx_rec._native.table"].clear_all()
     process.config = None
     process.hashtable_collection = "ASCEND_GLOBAL_HASHTABLE_COLLECTION"
-    if not at_exit:
-        logger.info("terminated: tables are freed")
+    logger.info("terminated: tables are freed")
     if failure is not None:
         raise failure
 
@@ -186,7 +173,7 @@ class SparseEmbedConfig:
     def table_instance_dict(self):
         from mx_rec.core import _graph
 
-        return dict(_graph.state().tables)
+        return dict(_graph.tables_here("table_instance_dict"))
 
     @property
     def table_name_set(self):
@@ -195,7 +182,10 @@ class SparseEmbedConfig:
     def get_table_instance_by_name(self, name):
         tables = self.table_instance_dict
         if name not in tables:
-            raise KeyError(f"there is no table {name!r} in this graph; it has {sorted(tables)}")
+            from mx_rec.core import _graph
+
+            hint = "" if tables else _graph.elsewhere()
+            raise KeyError(f"there is no table {name!r} in this graph; it has {sorted(tables)}{hint}")
         return tables[name]
 
 

@@ -58,4 +58,5 @@ def _table_of(ids_name):
             return name
     raise ValueError(
         f"`ids_name` must be the name of a FeatureSpec or tensor that is looked up in this graph, got {ids_name!r}"
+        + ("" if _graph.state().tables else _graph.elsewhere())
     )

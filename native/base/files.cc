@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -229,6 +230,22 @@ class PosixScratchFile : public ScratchFile {
   int fd_;
 };
 
+// -1 if it cannot.
+int OpenToRead(const std::string& path) {
+  // A FIFO would keep us waiting for a writer; what is no regular file is refused later.
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+  const int fd = open(path.c_str(), kFlags);
+  if (fd >= 0 || errno != EMFILE) return fd;
+  // A restore keeps all files of its tables open, and 1024 is what most processes may.
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) == 0) return open(path.c_str(), kFlags);
+  }
+  errno = EMFILE;
+  return -1;
+}
+
 // Reading a smaller file past the page cache would gain nothing.
 constexpr int64_t kWorthwhile = 1 << 20;
 
@@ -242,7 +259,7 @@ class PosixEnv : public Env {
   }
 
   Status Map(const std::string& path, std::unique_ptr<FileView>* view) override {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int fd = OpenToRead(path);
     if (fd < 0) {
       const int error = errno;
       const Status failure = Failure("open", path, error);

@@ -3,19 +3,55 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
 
 namespace mxrec {
 
+namespace {
+
+// The first exception of several threads. One that leaves a thread's own function ends the process.
+class FirstException {
+ public:
+  template <typename Fn>
+  void Guard(Fn fn) {
+    try {
+      fn();
+    } catch (...) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (first_ == nullptr) first_ = std::current_exception();
+    }
+  }
+  // REQUIRES: all threads are done.
+  void Rethrow() const {
+    if (first_ != nullptr) std::rethrow_exception(first_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr first_;
+};
+
+}  // namespace
+
 void ThreadedFor::Run(int64_t n, int64_t, const Block& fn) const {
   std::vector<std::thread> threads;
+  FirstException exception;
   for (int t = 0; t < threads_; ++t) {
     const int64_t begin = n * t / threads_, end = n * (t + 1) / threads_;
-    if (begin < end) threads.emplace_back([&fn, begin, end] { fn(begin, end); });
+    if (begin == end) continue;
+    auto work = [&fn, &exception, begin, end] { exception.Guard([&] { fn(begin, end); }); };
+    try {
+      threads.emplace_back(work);
+    } catch (const std::exception&) {  // no memory, or no more threads
+      work();
+    }
   }
   for (std::thread& t : threads) t.join();
+  exception.Rethrow();
 }
 
 void ShareOut(int64_t n, int64_t blocks, int helpers, const std::function<void(std::function<void()>)>& launch,
@@ -30,10 +66,11 @@ void ShareOut(int64_t n, int64_t blocks, int helpers, const std::function<void(s
     const ParallelFor::Block* fn;
     std::mutex mutex;
     std::condition_variable done;
+    FirstException exception;
 
     void Work() {
       for (int64_t block; (block = next.fetch_add(1, std::memory_order_relaxed)) < blocks;) {
-        (*fn)(n* block / blocks, n * (block + 1) / blocks);
+        exception.Guard([&] { (*fn)(n* block / blocks, n * (block + 1) / blocks); });
         if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
           std::lock_guard<std::mutex> lock(mutex);
           done.notify_one();
@@ -42,11 +79,17 @@ void ShareOut(int64_t n, int64_t blocks, int helpers, const std::function<void(s
     }
   };
   const auto state = std::make_shared<State>(n, blocks, &fn);
-  for (int h = 0; h < helpers; ++h) launch([state] { state->Work(); });
+  // The work gets done with fewer helpers, too, so a lack of memory for one is no failure.
+  try {
+    for (int h = 0; h < helpers; ++h) launch([state] { state->Work(); });
+  } catch (const std::bad_alloc&) {
+  }
   state->Work();
-  if (state->left.load(std::memory_order_acquire) == 0) return;
-  std::unique_lock<std::mutex> lock(state->mutex);
-  state->done.wait(lock, [&] { return state->left.load(std::memory_order_acquire) == 0; });
+  if (state->left.load(std::memory_order_acquire) > 0) {
+    std::unique_lock<std::mutex> lock(state->mutex);
+    state->done.wait(lock, [&] { return state->left.load(std::memory_order_acquire) == 0; });
+  }
+  state->exception.Rethrow();
 }
 
 void RunLists(const ParallelFor& parallel, const std::vector<int64_t>& sizes, int64_t cost,

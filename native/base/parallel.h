@@ -14,7 +14,9 @@ class ParallelFor {
   virtual ~ParallelFor() = default;
 
   // Covers [0, n) with disjoint blocks, each passed to `fn` once, and returns when all are done. `cost` is a rough
-  // number of nanoseconds per item; small totals run in the calling thread.
+  // number of nanoseconds per item; small totals run in the calling thread. What `fn` throws, in any thread, the caller
+  // gets when no block is under way any more: the first exception, if there are several. (The core throws nothing but
+  // the std::bad_alloc of its containers.)
   virtual void Run(int64_t n, int64_t cost, const Block& fn) const = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <new>
 #include <set>
 #include <thread>
 #include <vector>
@@ -142,6 +143,29 @@ TEST(ShareOut, WaitsForBlocksThatOthersHaveTaken) {
     EXPECT_EQ(done, std::vector<int>(8, 1));
     helper.join();
   }
+}
+
+TEST(ParallelFor, GivesTheCallerWhatAnyThreadThrows) {
+  std::atomic<int> done{0};
+  const auto fn = [&](int64_t begin, int64_t) {
+    ++done;
+    if (begin % 2 == 1) throw std::bad_alloc();
+  };
+  EXPECT_THROW(ThreadedFor(8).Run(8, 1, fn), std::bad_alloc);
+  EXPECT_EQ(done, 8) << "every block was over before";
+  std::vector<std::thread> threads;
+  const auto launch = [&](std::function<void()> work) { threads.emplace_back(std::move(work)); };
+  EXPECT_THROW(ShareOut(64, 64, 3, launch, fn), std::bad_alloc);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(done, 72);
+}
+
+TEST(ParallelFor, DoesTheWorkWithoutHelpersIfTheyCannotBeHad) {
+  std::atomic<int> done{0};
+  ShareOut(
+      16, 16, 3, [](const std::function<void()>&) { throw std::bad_alloc(); },
+      [&](int64_t begin, int64_t end) { done += static_cast<int>(end - begin); });
+  EXPECT_EQ(done, 16);
 }
 
 }  // namespace

@@ -17,10 +17,10 @@ struct PositionRange {
 PositionRange PositionsIn(const TablePlan& table, const FeaturePlan& feature, int64_t u);
 
 // Exact division of numbers below 2^32 by a number known late: one multiplication (1 ns) instead of a division (3 to
-// 8).
+// 8). By 0 it divides as by 1: no batch may end the process.
 class Divider {
  public:
-  explicit Divider(uint32_t divisor) : magic_(divisor == 1 ? 0 : UINT64_MAX / divisor + 1) {}
+  explicit Divider(uint32_t divisor) : magic_(divisor <= 1 ? 0 : UINT64_MAX / divisor + 1) {}
   uint32_t operator()(uint32_t x) const {
     return magic_ == 0 ? x : static_cast<uint32_t>((static_cast<unsigned __int128>(x) * magic_) >> 64);
   }

@@ -16,7 +16,7 @@
 // preparation takes a third of the time.
 //
 // Parse checks every number that says where something lies, so a plan that belongs to another table or was cut short
-// is an error, not a crash. The contents of the sections are trusted: only prepare writes them.
+// is an error, not a crash. What is inside the sections is checked by who reads it (plan_check.h).
 #pragma once
 
 #include <algorithm>

@@ -9,8 +9,8 @@
 #include "table/eviction.h"
 #include "table/registry.h"
 
+using mxrec::Guarded;
 using mxrec::Registry;
-using mxrec::Report;
 using mxrec::Status;
 using mxrec::Table;
 
@@ -26,9 +26,23 @@ int64_t RowFloats(const Table& table) {
 // Runs fn(table) on the table of that name.
 template <typename Fn>
 int WithTable(const char* name, Fn fn) {
-  std::shared_ptr<Table> table;
-  const Status status = Registry::Global().Find(name, &table);
-  return Report(status.ok() ? fn(*table) : status);
+  return Guarded([&]() -> Status {
+    std::shared_ptr<Table> table;
+    MXREC_RETURN_IF_ERROR(Registry::Global().Find(name, &table));
+    return fn(*table);
+  });
+}
+
+// Whether a table can take what a checkpoint says of its tracking.
+Status CheckSaved(const Table& table, int64_t access, int64_t eviction, int64_t coefficient, int64_t step) {
+  const std::string& name = table.config().name;
+  const History* history = table.history();
+  if (history == nullptr) return Status::NotFound("table '" + name + "' does not track its keys");
+  if (step < 0 || step > UINT32_MAX) {
+    return Status::InvalidArgument("table '" + name + "': step must be in [0, " + std::to_string(UINT32_MAX) +
+                                   "], got " + std::to_string(step));
+  }
+  return CheckTracking({access, eviction, coefficient, history->tracking().filter_bytes}, name);
 }
 
 }  // namespace
@@ -48,27 +62,28 @@ int mxrec_table_create(const char* name, int32_t dim, int64_t max_rows, int64_t 
                        float b, float scale, uint64_t seed, const float* pool, int64_t pool_rows,
                        const int64_t* padding_keys, int64_t padding_count, int64_t memory_rows, int64_t disk_rows,
                        const char* const* paths, int32_t path_count) {
-  mxrec::TableConfig config;
-  config.name = name;
-  config.dim = dim;
-  config.max_rows = max_rows;
-  config.expected_rows = expected_rows;
-  if (kind < 0 || kind > static_cast<int32_t>(mxrec::InitializerSpec::Kind::kPool)) {
-    return Report(
-        Status::InvalidArgument("table '" + config.name + "': unknown initializer kind " + std::to_string(kind)));
-  }
-  config.initializer.kind = static_cast<mxrec::InitializerSpec::Kind>(kind);
-  config.initializer.a = a;
-  config.initializer.b = b;
-  config.initializer.scale = scale;
-  config.initializer.seed = seed;
-  if (pool != nullptr) config.initializer.pool.assign(pool, pool + pool_rows * dim);
-  if (padding_keys != nullptr) config.padding_keys.assign(padding_keys, padding_keys + padding_count);
-  config.tier.memory_rows = memory_rows;
-  config.tier.disk_rows = disk_rows;
-  config.tier.paths.assign(paths, paths + path_count);
-  std::shared_ptr<Table> table;
-  return Report(Registry::Global().FindOrCreate(config, &table));
+  return Guarded([&] {
+    mxrec::TableConfig config;
+    config.name = name;
+    config.dim = dim;
+    config.max_rows = max_rows;
+    config.expected_rows = expected_rows;
+    if (kind < 0 || kind > static_cast<int32_t>(mxrec::InitializerSpec::Kind::kPool)) {
+      return Status::InvalidArgument("table '" + config.name + "': unknown initializer kind " + std::to_string(kind));
+    }
+    config.initializer.kind = static_cast<mxrec::InitializerSpec::Kind>(kind);
+    config.initializer.a = a;
+    config.initializer.b = b;
+    config.initializer.scale = scale;
+    config.initializer.seed = seed;
+    if (pool != nullptr) config.initializer.pool.assign(pool, pool + pool_rows * dim);
+    if (padding_keys != nullptr) config.padding_keys.assign(padding_keys, padding_keys + padding_count);
+    config.tier.memory_rows = memory_rows;
+    config.tier.disk_rows = disk_rows;
+    config.tier.paths.assign(paths, paths + path_count);
+    std::shared_ptr<Table> table;
+    return Registry::Global().FindOrCreate(config, &table);
+  });
 }
 
 int mxrec_table_set_slots(const char* name, int32_t count, const char* const* slot_names, const float* initial_values) {
@@ -103,6 +118,7 @@ int mxrec_table_facts(const char* name, int64_t* facts) {
     facts[7] = lives.refused;
     facts[8] = lives.candidates;
     facts[9] = table.mutations();
+    facts[10] = table.nonfinite();
     return Status();
   });
 }
@@ -136,13 +152,16 @@ int mxrec_table_tracking(const char* name, int64_t* tracking) {
   });
 }
 
+int mxrec_table_check_tracking(const char* name, int64_t access, int64_t eviction, int64_t coefficient, int64_t step) {
+  return mxrec::WithTable(name,
+                          [&](Table& table) { return mxrec::CheckSaved(table, access, eviction, coefficient, step); });
+}
+
 int mxrec_table_restore_tracking(const char* name, int64_t access, int64_t eviction, int64_t coefficient,
                                  int64_t step) {
   return mxrec::WithTable(name, [&](Table& table) {
+    MXREC_RETURN_IF_ERROR(mxrec::CheckSaved(table, access, eviction, coefficient, step));
     mxrec::History* history = table.history();
-    if (history == nullptr) return Status::NotFound("table '" + table.config().name + "' does not track its keys");
-    MXREC_RETURN_IF_ERROR(
-        mxrec::CheckTracking({access, eviction, coefficient, history->tracking().filter_bytes}, table.config().name));
     history->SetThresholds(access, eviction, coefficient);
     history->SetClock(history->now(), static_cast<uint32_t>(step));
     return Status();
@@ -163,22 +182,25 @@ int mxrec_table_history(const char* name, const int64_t* keys, int64_t n, int64_
 }
 
 int mxrec_eviction_begin(const char* name, int32_t score, double threshold, int64_t keep, mxrec_eviction** eviction) {
-  std::shared_ptr<Table> table;
-  Status status = Registry::Global().Find(name, &table);
-  std::unique_ptr<mxrec::Eviction> made;
-  if (status.ok()) {
+  *eviction = nullptr;
+  return Guarded([&]() -> Status {
+    std::shared_ptr<Table> table;
+    MXREC_RETURN_IF_ERROR(Registry::Global().Find(name, &table));
     const mxrec::EvictionPolicy policy{static_cast<mxrec::EvictionPolicy::Score>(score), threshold, keep};
-    status = mxrec::Eviction::Begin(std::move(table), policy, &made);
-  }
-  *eviction = reinterpret_cast<mxrec_eviction*>(made.release());
-  return Report(status);
+    std::unique_ptr<mxrec::Eviction> made;
+    MXREC_RETURN_IF_ERROR(mxrec::Eviction::Begin(std::move(table), policy, &made));
+    *eviction = reinterpret_cast<mxrec_eviction*>(made.release());
+    return Status();
+  });
 }
 
 int mxrec_eviction_run(mxrec_eviction* eviction, int64_t rows, int32_t* done, int64_t* evicted) {
-  auto* running = reinterpret_cast<mxrec::Eviction*>(eviction);
-  *done = running->Run(rows) ? 1 : 0;
-  *evicted = running->evicted();
-  return 0;
+  return Guarded([&] {
+    auto* running = reinterpret_cast<mxrec::Eviction*>(eviction);
+    *done = running->Run(rows) ? 1 : 0;
+    *evicted = running->evicted();
+    return Status();
+  });
 }
 
 void mxrec_eviction_end(mxrec_eviction* eviction) { delete reinterpret_cast<mxrec::Eviction*>(eviction); }

@@ -28,7 +28,7 @@ int mxrec_table_set_slots(const char* name, int32_t count, const char* const* sl
 // Copies the name of slot `slot` to out[capacity], zero-terminated. NotFound past the last slot.
 int mxrec_table_slot_name(const char* name, int32_t slot, char* out, int64_t capacity);
 
-// facts[0..9] = rows, capacity, bytes, inserted, erased, shards, seen, refused, candidates, mutations
+// facts[0..10] = rows, capacity, bytes, inserted, erased, shards, seen, refused, candidates, mutations, nonfinite
 int mxrec_table_facts(const char* name, int64_t* facts);
 
 // What its disk tier has done so far: facts[0..7] = rows in memory, rows on disk, bytes on disk, hits, promotions,
@@ -41,6 +41,8 @@ int mxrec_table_track(const char* name, const int64_t* tracking);
 // What it tracks now: tracking[0..5] as above, then the clock and the number of training steps. NotFound if nothing.
 int mxrec_table_tracking(const char* name, int64_t* tracking);
 // Sets the access and eviction threshold, the coefficient and the number of steps, as a checkpoint holds them.
+// Whether mxrec_table_restore_tracking would take these numbers.
+int mxrec_table_check_tracking(const char* name, int64_t access, int64_t eviction, int64_t coefficient, int64_t step);
 int mxrec_table_restore_tracking(const char* name, int64_t access, int64_t eviction, int64_t coefficient, int64_t step);
 // What the table knows of keys, with a row or without: count, time, step [n]; zeros if it knows nothing.
 int mxrec_table_history(const char* name, const int64_t* keys, int64_t n, int64_t* counts, int64_t* times,

@@ -53,33 +53,42 @@ Status Write(Snapshot* snapshot, const char* directory, int64_t* rows, mxrec_che
   return Status();
 }
 
-Status Open(const char* name, const char* directory, bool is_delta, std::shared_ptr<Table>* table,
-            std::unique_ptr<TableReader>* reader) {
-  MXREC_RETURN_IF_ERROR(Registry::Global().Find(name, table));
-  return TableReader::Open(Env::Posix(), directory, **table, is_delta, reader);
-}
-
 std::vector<CheckpointFile> FilesOf(const mxrec_checkpoint_file* files, int32_t count) {
   std::vector<CheckpointFile> all;
   for (int32_t i = 0; i < count; ++i) all.push_back({files[i].name, files[i].bytes, files[i].crc32c});
   return all;
 }
 
-Status Verify(const char* name, const char* directory, bool is_delta, const std::vector<CheckpointFile>& expected,
-              bool contents) {
+struct Reading {
   std::shared_ptr<Table> table;
-  std::unique_ptr<TableReader> reader;
-  MXREC_RETURN_IF_ERROR(Open(name, directory, is_delta, &table, &reader));
-  return reader->Verify(expected, contents, Threads());
+  std::vector<CheckpointFile> expected;
+  std::unique_ptr<TableReader> files;
+  bool is_verified = false;
+};
+
+Status Open(const char* name, const char* directory, bool is_delta, bool rows_only,
+            std::vector<CheckpointFile> expected, std::unique_ptr<Reading>* reading) {
+  auto r = std::make_unique<Reading>();
+  MXREC_RETURN_IF_ERROR(Registry::Global().Find(name, &r->table));
+  r->expected = std::move(expected);
+  const ReadScope scope = {rows_only, r->expected};
+  MXREC_RETURN_IF_ERROR(TableReader::Open(Env::Posix(), directory, *r->table, is_delta, &r->files, scope));
+  *reading = std::move(r);
+  return Status();
 }
 
-Status Load(const char* name, const char* directory, bool is_delta, const std::vector<CheckpointFile>& expected,
-            int64_t* rows) {
-  std::shared_ptr<Table> table;
-  std::unique_ptr<TableReader> reader;
-  MXREC_RETURN_IF_ERROR(Open(name, directory, is_delta, &table, &reader));
-  MXREC_RETURN_IF_ERROR(reader->Load(table.get(), expected, Threads()));
-  *rows = reader->rows();
+Status Verify(Reading* reading, bool contents, int64_t* rows) {
+  MXREC_RETURN_IF_ERROR(reading->files->Verify(reading->expected, contents, Threads()));
+  reading->is_verified = contents;
+  *rows = reading->files->rows();
+  return Status();
+}
+
+Status Load(Reading* reading, int64_t* rows) {
+  const std::vector<CheckpointFile> nothing;
+  MXREC_RETURN_IF_ERROR(
+      reading->files->Load(reading->table.get(), reading->is_verified ? nothing : reading->expected, Threads()));
+  *rows = reading->files->rows();
   return Status();
 }
 
@@ -89,53 +98,70 @@ Status Load(const char* name, const char* directory, bool is_delta, const std::v
 extern "C" {
 
 int mxrec_snapshot_take(const char* table, int64_t base, int32_t all, mxrec_snapshot** snapshot, int64_t* facts) {
-  std::unique_ptr<Snapshot> taken;
-  const Status status = mxrec::Take(table, base, all != 0, &taken);
-  if (status.ok()) {
+  return mxrec::Guarded([&]() -> Status {
+    std::unique_ptr<Snapshot> taken;
+    MXREC_RETURN_IF_ERROR(mxrec::Take(table, base, all != 0, &taken));
     facts[0] = taken->moment();
     facts[1] = taken->table_rows();
     *snapshot = reinterpret_cast<mxrec_snapshot*>(taken.release());
-  }
-  return mxrec::Report(status);
+    return Status();
+  });
 }
 
 int mxrec_snapshot_write(mxrec_snapshot* snapshot, const char* directory, int64_t* rows, mxrec_checkpoint_file* files,
                          int32_t capacity, int32_t* count) {
-  return mxrec::Report(mxrec::Write(reinterpret_cast<Snapshot*>(snapshot), directory, rows, files, capacity, count));
+  return mxrec::Guarded(
+      [&] { return mxrec::Write(reinterpret_cast<Snapshot*>(snapshot), directory, rows, files, capacity, count); });
 }
 
 void mxrec_snapshot_end(mxrec_snapshot* snapshot) { delete reinterpret_cast<Snapshot*>(snapshot); }
 
 int mxrec_table_follow_changes(const char* name, int32_t keys) {
-  std::shared_ptr<Table> table;
-  Status status = mxrec::Registry::Global().Find(name, &table);
-  if (status.ok()) status = table->FollowChanges(keys != 0);
-  return mxrec::Report(status);
+  return mxrec::Guarded([&]() -> Status {
+    std::shared_ptr<Table> table;
+    MXREC_RETURN_IF_ERROR(mxrec::Registry::Global().Find(name, &table));
+    return table->FollowChanges(keys != 0);
+  });
 }
 
 int mxrec_table_moment(const char* name, int64_t* moment) {
-  std::shared_ptr<Table> table;
-  const Status status = mxrec::Registry::Global().Find(name, &table);
-  if (status.ok()) *moment = table->Moment();
-  return mxrec::Report(status);
+  return mxrec::Guarded([&]() -> Status {
+    std::shared_ptr<Table> table;
+    MXREC_RETURN_IF_ERROR(mxrec::Registry::Global().Find(name, &table));
+    *moment = table->Moment();
+    return Status();
+  });
 }
 
 int mxrec_table_knows_since(const char* name, int64_t moment, int32_t* known) {
-  std::shared_ptr<Table> table;
-  const Status status = mxrec::Registry::Global().Find(name, &table);
-  if (status.ok()) *known = table->KnowsSince(moment) ? 1 : 0;
-  return mxrec::Report(status);
+  return mxrec::Guarded([&]() -> Status {
+    std::shared_ptr<Table> table;
+    MXREC_RETURN_IF_ERROR(mxrec::Registry::Global().Find(name, &table));
+    *known = table->KnowsSince(moment) ? 1 : 0;
+    return Status();
+  });
 }
 
-int mxrec_checkpoint_verify(const char* table, const char* directory, int32_t is_delta,
-                            const mxrec_checkpoint_file* expected, int32_t count, int32_t contents) {
-  return mxrec::Report(mxrec::Verify(table, directory, is_delta != 0, mxrec::FilesOf(expected, count), contents != 0));
+int mxrec_reader_open(const char* table, const char* directory, int32_t is_delta, int32_t rows_only,
+                      const mxrec_checkpoint_file* expected, int32_t count, mxrec_reader** reader) {
+  return mxrec::Guarded([&]() -> Status {
+    std::unique_ptr<mxrec::Reading> reading;
+    MXREC_RETURN_IF_ERROR(
+        mxrec::Open(table, directory, is_delta != 0, rows_only != 0, mxrec::FilesOf(expected, count), &reading));
+    *reader = reinterpret_cast<mxrec_reader*>(reading.release());
+    return Status();
+  });
 }
 
-int mxrec_checkpoint_load(const char* table, const char* directory, int32_t is_delta,
-                          const mxrec_checkpoint_file* expected, int32_t count, int64_t* rows) {
-  return mxrec::Report(mxrec::Load(table, directory, is_delta != 0, mxrec::FilesOf(expected, count), rows));
+int mxrec_reader_verify(mxrec_reader* reader, int32_t contents, int64_t* rows) {
+  return mxrec::Guarded([&] { return mxrec::Verify(reinterpret_cast<mxrec::Reading*>(reader), contents != 0, rows); });
 }
+
+int mxrec_reader_load(mxrec_reader* reader, int64_t* rows) {
+  return mxrec::Guarded([&] { return mxrec::Load(reinterpret_cast<mxrec::Reading*>(reader), rows); });
+}
+
+void mxrec_reader_close(mxrec_reader* reader) { delete reinterpret_cast<mxrec::Reading*>(reader); }
 
 uint32_t mxrec_crc32c(uint32_t crc, const void* data, int64_t n) {
   return mxrec::crc32c::Extend(crc, data, static_cast<size_t>(n));

@@ -31,15 +31,18 @@ int mxrec_table_follow_changes(const char* table, int32_t keys);
 int mxrec_table_moment(const char* table, int64_t* moment);
 int mxrec_table_knows_since(const char* table, int64_t moment, int32_t* known);
 
-// Whether `directory` can be loaded into the table (reader.h: Verify); changes nothing. `expected` [count] may be
-// empty.
-int mxrec_checkpoint_verify(const char* table, const char* directory, int32_t is_delta,
-                            const mxrec_checkpoint_file* expected, int32_t count, int32_t contents);
-
-// Replaces the table's rows by those in `directory`, or adds those of a delta; *rows receives their number. Checks what
-// is in `expected` [count] (reader.h: Load).
-int mxrec_checkpoint_load(const char* table, const char* directory, int32_t is_delta,
-                          const mxrec_checkpoint_file* expected, int32_t count, int64_t* rows);
+// The files of a table in `directory`, all opened, and kept until the reader is closed (reader.h). `rows_only`: keys
+// and embeddings alone. `expected` [count]: what was written, or nothing if that is not known.
+typedef struct mxrec_reader mxrec_reader;
+int mxrec_reader_open(const char* table, const char* directory, int32_t is_delta, int32_t rows_only,
+                      const mxrec_checkpoint_file* expected, int32_t count, mxrec_reader** reader);
+// Whether they can be loaded into the table; without `contents`, as far as sizes tell; *rows receives the number of
+// rows. Changes nothing.
+int mxrec_reader_verify(mxrec_reader* reader, int32_t contents, int64_t* rows);
+// Replaces the table's rows by those of the files, or adds those of a delta; *rows receives their number. Checks
+// contents unless that was done.
+int mxrec_reader_load(mxrec_reader* reader, int64_t* rows);
+void mxrec_reader_close(mxrec_reader* reader);
 
 // base/crc32c.h
 uint32_t mxrec_crc32c(uint32_t crc, const void* data, int64_t n);

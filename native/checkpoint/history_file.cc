@@ -97,48 +97,53 @@ Status HistoryWriter::Finish(Env& env, const std::string& directory, std::vector
   return cells_.back() == 0 ? Status() : filter_.Finish(env, directory, {cells_.back(), sizeof(uint16_t)}, files);
 }
 
-Status HistoryReader::Open(Env& env, const std::string& directory, const Table& table, HistoryReader* reader) {
+Status HistoryReader::Open(Env& env, const std::string& directory, const Table& table,
+                           const std::function<bool(const std::string&)>& includes, HistoryReader* reader) {
   reader->directory_ = directory;
-  reader->is_wanted_ = table.history() != nullptr;
-  if (!reader->is_wanted_) return Status();
-  const std::pair<const char*, std::unique_ptr<FileView>*> files[] = {
+  if (table.history() == nullptr) return Status();
+  const std::pair<const char*, File*> files[] = {
       {kHistoryColumn, &reader->history_}, {kStepColumn, &reader->steps_}, {kFilterColumn, &reader->filter_}};
-  for (const auto& [column, view] : files) {
-    const Status status = env.Map(directory + "/" + DataFile(column), view);
+  for (const auto& [column, file] : files) {
+    file->is_wanted = includes(column);
+    if (!file->is_wanted) continue;
+    const Status status = env.Map(directory + "/" + DataFile(column), &file->view);
     if (!status.ok() && status.code() != Status::Code::kNotFound) return status;
   }
   return Status();
 }
 
 const FileView* HistoryReader::Find(const std::string& file, bool* wanted) const {
-  *wanted = is_wanted_;
-  if (file == DataFile(kHistoryColumn)) return history_.get();
-  if (file == DataFile(kStepColumn)) return steps_.get();
-  if (file == DataFile(kFilterColumn)) return filter_.get();
+  const std::pair<const char*, const File*> files[] = {
+      {kHistoryColumn, &history_}, {kStepColumn, &steps_}, {kFilterColumn, &filter_}};
+  for (const auto& [column, held] : files) {
+    if (file != DataFile(column)) continue;
+    *wanted = held->is_wanted;
+    return held->view.get();
+  }
   *wanted = false;
   return nullptr;
 }
 
 Status HistoryReader::Check(int64_t rows) const {
-  if (history_ != nullptr) {
+  if (history_.view != nullptr) {
     const std::string path = directory_ + "/" + DataFile(kHistoryColumn);
-    if (history_->size() % kWord != 0 || history_->size() / kWord % kTriple != 1) {
-      return Damaged(path, "its " + std::to_string(history_->size()) + " bytes are no clock and whole records");
+    if (history_.view->size() % kWord != 0 || history_.view->size() / kWord % kTriple != 1) {
+      return Damaged(path, "its " + std::to_string(history_.view->size()) + " bytes are no clock and whole records");
     }
-    const int64_t* words = Words(*history_);
+    const int64_t* words = Words(*history_.view);
     if (words[0] < 0) return Damaged(path, "its clock stands at " + std::to_string(words[0]));
-    for (int64_t i = 1; i < history_->size() / kWord; i += kTriple) {
+    for (int64_t i = 1; i < history_.view->size() / kWord; i += kTriple) {
       if (words[i + 1] >= 0 && words[i + 1] <= UINT32_MAX && words[i + 2] >= 0) continue;
       return Damaged(path, "key " + std::to_string(words[i]) + " has count " + std::to_string(words[i + 1]) +
                                " and time " + std::to_string(words[i + 2]));
     }
   }
-  if (steps_ != nullptr && steps_->size() != rows * kWord) {
-    return Damaged(directory_ + "/" + DataFile(kStepColumn),
-                   "it has " + std::to_string(steps_->size()) + " bytes, expected " + std::to_string(rows * kWord));
+  if (steps_.view != nullptr && steps_.view->size() != rows * kWord) {
+    return Damaged(directory_ + "/" + DataFile(kStepColumn), "it has " + std::to_string(steps_.view->size()) +
+                                                                 " bytes, expected " + std::to_string(rows * kWord));
   }
-  for (int64_t i = 0; steps_ != nullptr && i < rows; ++i) {
-    const int64_t step = Words(*steps_)[i];
+  for (int64_t i = 0; steps_.view != nullptr && i < rows; ++i) {
+    const int64_t step = Words(*steps_.view)[i];
     if (step >= 0 && step <= UINT32_MAX) continue;
     return Damaged(directory_ + "/" + DataFile(kStepColumn),
                    "row " + std::to_string(i) + " has step " + std::to_string(step));
@@ -150,11 +155,11 @@ Status HistoryReader::Load(Table* table, const int64_t* keys, int64_t rows, cons
   History* history = table->history();
   if (history == nullptr) return Status();
   constexpr int64_t kCost = 150;  // nanoseconds: two cache misses and a lock
-  if (history_ != nullptr) {
-    const int64_t* words = Words(*history_);
+  if (history_.view != nullptr) {
+    const int64_t* words = Words(*history_.view);
     history->SetClock(words[0], history->step());
     Failure failure;
-    parallel.Run(history_->size() / kWord / kTriple, kCost, [&](int64_t begin, int64_t end) {
+    parallel.Run(history_.view->size() / kWord / kTriple, kCost, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end && !failure.failed(); ++i) {
         const int64_t* triple = words + 1 + i * kTriple;
         RowFacts facts;
@@ -166,11 +171,11 @@ Status HistoryReader::Load(Table* table, const int64_t* keys, int64_t rows, cons
     });
     MXREC_RETURN_IF_ERROR(failure.status());
   }
-  if (steps_ != nullptr) {
+  if (steps_.view != nullptr) {
     parallel.Run(rows, kCost, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         RowFacts facts = table->Facts(keys[i]);
-        facts.step = static_cast<uint32_t>(Words(*steps_)[i]);
+        facts.step = static_cast<uint32_t>(Words(*steps_.view)[i]);
         (void)table->SetFacts(keys[i], facts);  // the key has a row, so no memory is needed
       }
     });
@@ -180,10 +185,10 @@ Status HistoryReader::Load(Table* table, const int64_t* keys, int64_t rows, cons
     cells += history->filter(shard)->size();
   }
   // A filter of another size cannot be taken over; its counts begin anew.
-  if (filter_ == nullptr || cells == 0 || filter_->size() != cells * static_cast<int64_t>(sizeof(uint16_t))) {
+  if (filter_.view == nullptr || cells == 0 || filter_.view->size() != cells * static_cast<int64_t>(sizeof(uint16_t))) {
     return Status();
   }
-  const uint16_t* from = reinterpret_cast<const uint16_t*>(filter_->data());
+  const uint16_t* from = reinterpret_cast<const uint16_t*>(filter_.view->data());
   for (int shard = 0; shard < table->shards(); ++shard) {
     AdmissionFilter* filter = history->filter(shard);
     std::copy_n(from, filter->size(), filter->cells());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,8 +55,10 @@ class HistoryWriter {
 // What a directory knows of a table's keys; files that are absent are what the table then does not know.
 class HistoryReader {
  public:
-  // Maps the files that `table` has a use for: none if it does not track its keys.
-  static Status Open(Env& env, const std::string& directory, const Table& table, HistoryReader* reader);
+  // Maps the files that `table` has a use for: none if it does not track its keys; and only of columns for which
+  // `includes` holds.
+  static Status Open(Env& env, const std::string& directory, const Table& table,
+                     const std::function<bool(const std::string&)>& includes, HistoryReader* reader);
 
   // The file of that name; null if it does not exist. `wanted` tells whether Load reads it.
   const FileView* Find(const std::string& file, bool* wanted) const;
@@ -68,9 +71,13 @@ class HistoryReader {
   Status Load(Table* table, const int64_t* keys, int64_t rows, const ParallelFor& parallel) const;
 
  private:
+  struct File {
+    bool is_wanted = false;
+    std::unique_ptr<FileView> view;  // null: there is none
+  };
+
   std::string directory_;
-  bool is_wanted_ = false;
-  std::unique_ptr<FileView> history_, steps_, filter_;
+  File history_, steps_, filter_;
 };
 
 }  // namespace mxrec

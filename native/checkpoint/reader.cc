@@ -43,6 +43,13 @@ Status CheckSum(const std::string& path, const CheckpointFile& expected, uint32_
 
 }  // namespace
 
+bool ReadScope::Includes(const std::string& column) const {
+  if (column == kKeyColumn || column == kEmbeddingColumn || column == kDeletedColumn) return true;
+  if (rows_only) return false;
+  return listed.empty() || std::any_of(listed.begin(), listed.end(),
+                                       [&](const CheckpointFile& file) { return file.name == DataFile(column); });
+}
+
 TableReader::TableReader(std::string directory, const Table& table, bool is_delta)
     : directory_(std::move(directory)),
       table_(table.config().name),
@@ -51,12 +58,14 @@ TableReader::TableReader(std::string directory, const Table& table, bool is_delt
       max_rows_(table.config().max_rows) {}
 
 Status TableReader::Open(Env& env, const std::string& directory, const Table& table, bool is_delta,
-                         std::unique_ptr<TableReader>* reader) {
+                         std::unique_ptr<TableReader>* reader, const ReadScope& scope) {
   std::unique_ptr<TableReader> r(new TableReader(directory, table, is_delta));
   std::vector<std::string> names = {kKeyColumn, kEmbeddingColumn};
   for (const SlotSpec& slot : table.layout().slots()) names.push_back(slot.name);
   auto open = [&](const std::string& name, bool may_lack, Column* column) {
     column->name = name;
+    column->is_read = scope.Includes(name);
+    if (!column->is_read) return Status();
     const Status data = env.Map(r->Path(DataFile(name)), &column->data);
     const Status attribute = env.Map(r->Path(AttributeFile(name)), &column->attribute);
     const bool no_data = data.code() == Status::Code::kNotFound;
@@ -74,7 +83,8 @@ Status TableReader::Open(Env& env, const std::string& directory, const Table& ta
     r->columns_.push_back(std::move(column));
   }
   if (is_delta) MXREC_RETURN_IF_ERROR(open(kDeletedColumn, false, &r->deleted_));
-  MXREC_RETURN_IF_ERROR(HistoryReader::Open(env, directory, table, &r->history_));
+  MXREC_RETURN_IF_ERROR(HistoryReader::Open(
+      env, directory, table, [&](const std::string& column) { return scope.Includes(column); }, &r->history_));
   *reader = std::move(r);
   return Status();
 }
@@ -82,10 +92,11 @@ Status TableReader::Open(Env& env, const std::string& directory, const Table& ta
 // The file of that name; null if it does not exist. `wanted` tells whether Load reads it.
 const FileView* TableReader::Find(const std::string& file, bool* wanted) const {
   for (const Column& column : columns_) {
-    *wanted = true;
+    *wanted = column.is_read;
     if (file == DataFile(column.name)) return column.data.get();
     if (file == AttributeFile(column.name)) return column.attribute.get();
   }
+  *wanted = is_delta_;
   if (is_delta_ && file == DataFile(kDeletedColumn)) return deleted_.data.get();
   if (is_delta_ && file == AttributeFile(kDeletedColumn)) return deleted_.attribute.get();
   return history_.Find(file, wanted);

@@ -1,6 +1,9 @@
 // The reading side of layout.h. A damaged checkpoint must leave the model as it was: a restore first verifies every
 // table that has rows and only then loads the first of these. Files of a table that is empty are verified while they
 // are loaded, in one pass: to undo that is to empty it again.
+//
+// A reader opens every file once, and keeps it: what was verified is what is loaded, even if another process has given
+// the directory's name to another checkpoint meanwhile, or removed it.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +20,16 @@
 
 namespace mxrec {
 
+// Which of a directory's columns a reader opens, of those that its table has a place for.
+struct ReadScope {
+  bool rows_only = false;  // keys and embeddings alone: no slots, no history
+  // If not empty, those it lists, besides keys and embeddings: a file that a manifest does not know is not this
+  // checkpoint's.
+  std::vector<CheckpointFile> listed;
+
+  bool Includes(const std::string& column) const;
+};
+
 class TableReader {
  public:
   // Maps the columns in `directory` that `table` has a place for; others are left alone, and slots without a column
@@ -24,7 +37,7 @@ class TableReader {
   // `is_delta`: the directory holds what has changed since another checkpoint; then the deleted keys must be there,
   // too.
   static Status Open(Env& env, const std::string& directory, const Table& table, bool is_delta,
-                     std::unique_ptr<TableReader>* reader);
+                     std::unique_ptr<TableReader>* reader, const ReadScope& scope = ReadScope());
 
   // Whether Load would succeed, memory permitting; without `contents`, as far as sizes tell. `expected` may be empty,
   // or list files with the bytes and checksum they were written with; those of columns that Load does not read are
@@ -46,6 +59,7 @@ class TableReader {
  private:
   struct Column {
     std::string name;
+    bool is_read = true;
     std::unique_ptr<FileView> data;       // null: no such column
     std::unique_ptr<FileView> attribute;  // null: no such column
   };

@@ -35,18 +35,44 @@ Status MemoryStore::Allocate(int shard, uint32_t* row) {
     return Status();
   }
   if (s.used == kRun) {
-    // Map first, then take: every row below end() has memory, also after a mapping failed.
-    uint32_t first = next_.load(std::memory_order_relaxed);
-    do {
-      if (first > UINT32_MAX - kRun) return Status::ResourceExhausted("a table cannot hold more than 4 billion rows");
-      MXREC_RETURN_IF_ERROR(MapSlab(first >> kSlabBits));
-      MXREC_RETURN_IF_ERROR(owners_.Reserve(first / kRun));
-    } while (!next_.compare_exchange_weak(first, first + kRun, std::memory_order_acq_rel));
-    owners_.at(first / kRun) = static_cast<uint8_t>(shard);
-    s.run = first;
+    if (s.next < s.ahead.size()) {
+      s.run = s.ahead[s.next++];
+    } else {
+      MXREC_RETURN_IF_ERROR(TakeRun(shard, &s.run));
+    }
     s.used = 0;
   }
   *row = s.run + s.used++;
+  return Status();
+}
+
+Status MemoryStore::Reserve(int shard, int64_t n) {
+  Shard& s = shards_[shard];
+  const int64_t runs = static_cast<int64_t>(s.ahead.size() - s.next);
+  const int64_t room = static_cast<int64_t>(s.free.size()) + (kRun - s.used) + runs * kRun;
+  if (room >= n) return Status();
+  s.ahead.erase(s.ahead.begin(), s.ahead.begin() + static_cast<int64_t>(s.next));
+  s.next = 0;
+  const int64_t more = (n - room + kRun - 1) / kRun;
+  s.ahead.reserve(runs + more);
+  for (int64_t i = 0; i < more; ++i) {
+    uint32_t run;
+    MXREC_RETURN_IF_ERROR(TakeRun(shard, &run));
+    s.ahead.push_back(run);
+  }
+  return Status();
+}
+
+Status MemoryStore::TakeRun(int shard, uint32_t* run) {
+  // Map first, then take: every row below end() has memory, also after a mapping failed.
+  uint32_t first = next_.load(std::memory_order_relaxed);
+  do {
+    if (first > UINT32_MAX - kRun) return Status::ResourceExhausted("a table cannot hold more than 4 billion rows");
+    MXREC_RETURN_IF_ERROR(MapSlab(first >> kSlabBits));
+    MXREC_RETURN_IF_ERROR(owners_.Reserve(first / kRun));
+  } while (!next_.compare_exchange_weak(first, first + kRun, std::memory_order_acq_rel));
+  owners_.at(first / kRun) = static_cast<uint8_t>(shard);
+  *run = first;
   return Status();
 }
 

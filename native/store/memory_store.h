@@ -45,6 +45,16 @@ class MemoryStore {
 
   // A row for `shard`, its content unspecified.
   Status Allocate(int shard, uint32_t* row);
+  // Makes the next `n` calls of Allocate for `shard` succeed.
+  Status Reserve(int shard, int64_t n);
+  // Calls fn(row) for the first row of every run that `shard` can still allocate rows of; ends at the first failure.
+  template <typename Fn>
+  Status ForEachRun(int shard, Fn fn) const {
+    const Shard& s = shards_[shard];
+    if (s.used < kRun) MXREC_RETURN_IF_ERROR(fn(s.run));
+    for (size_t i = s.next; i < s.ahead.size(); ++i) MXREC_RETURN_IF_ERROR(fn(s.ahead[i]));
+    return Status();
+  }
   void Free(int shard, uint32_t row);
 
   float* row(uint32_t row) const {
@@ -85,7 +95,12 @@ class MemoryStore {
     uint32_t run = 0;            // first row of the last run
     uint32_t used = kRun;        // rows handed out of it
     std::vector<uint32_t> free;  // a stack
+    // Runs that Reserve took ahead, in the order in which they will be used, and the next of them.
+    std::vector<uint32_t> ahead;
+    size_t next = 0;
   };
+
+  Status TakeRun(int shard, uint32_t* run);
 
   Status MapSlab(uint32_t slab);
 

@@ -3,8 +3,9 @@
 // that are admitted.
 //
 // All tables share one call so that threads are kept busy across many small tables; the unit of work is a shard of a
-// table. If any table is full, nothing is inserted into any of them, and
-// nothing is counted.
+// table. If any table is full, or there is no memory for the rows, nothing is inserted into any of them, and nothing is
+// counted: room for all rows is made before the first one is. (Counts of refused keys may need memory later; a table
+// with a disk tier, a little for its queues.)
 #pragma once
 
 #include <vector>
@@ -19,11 +20,12 @@ namespace mxrec {
 
 struct CommitItem {
   Table* table;
-  TablePlan plan;    // REQUIRES: grouped for this table's shards; not grouped only if nothing is inserted
-  int64_t* handles;  // out, [U]
-  bool insert;       // false for evaluation: the table changes in no byte
-  Tally tally{};     // of the plan; only if the table tracks its keys
-  int64_t use = 0;   // of the table, under way until the handles are no longer needed
+  TablePlan plan;              // REQUIRES: grouped for this table's shards; not grouped only if nothing is inserted
+  int64_t* handles;            // out, [U]
+  bool insert;                 // false for evaluation: the table changes in no byte
+  Tally tally{};               // of the plan; only if the table tracks its keys
+  int64_t use = 0;             // of the table, under way until the handles are no longer needed
+  bool skips_padding = false;  // padding keys that have no row get none, and are not counted
 };
 
 Status Commit(const std::vector<CommitItem>& items, const ParallelFor& parallel);

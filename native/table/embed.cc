@@ -13,8 +13,8 @@ constexpr int64_t kBlock = 16;
 // Positions that a thread takes at a time: small enough to share out many small features.
 constexpr int64_t kUnit = 2048;
 
-// Gives fn(i, row or nullptr) for positions [from, to) of the item's feature.
-template <typename Fn>
+// Gives fn(i, row or nullptr) for positions [from, to) of the item's feature. Padding has no row in a bag.
+template <bool kPooled, typename Fn>
 void ForEachRow(const EmbedItem& item, int64_t from, int64_t to, Fn fn) {
   const int64_t first = item.feature->first;
   int64_t handles[2][kBlock];
@@ -29,7 +29,9 @@ void ForEachRow(const EmbedItem& item, int64_t from, int64_t to, Fn fn) {
     if (begin + kBlock < to) request(begin + kBlock, handles[1 - now]);
     const int64_t n = std::min(kBlock, to - begin);
     for (int64_t i = 0; i < n; ++i) {
-      fn(begin + i, handles[now][i] == kNoRow ? nullptr : item.table->Row(handles[now][i]));
+      // kNoRow has all bits set, that of frozen rows, too.
+      const bool is_absent = kPooled ? (handles[now][i] & kFrozen) != 0 : handles[now][i] == kNoRow;
+      fn(begin + i, is_absent ? nullptr : item.table->Row(handles[now][i]));
     }
   }
 }
@@ -40,7 +42,7 @@ void Copy(const EmbedItem& item, int64_t from, int64_t to) {
   const int64_t dim = kDim > 0 ? kDim : item.table->config().dim;
   const int64_t stride = item.stride;
   float* out = item.out;
-  ForEachRow(item, from, to, [=](int64_t i, const float* row) {
+  ForEachRow<false>(item, from, to, [=](int64_t i, const float* row) {
     if (row == nullptr) {
       std::memset(out + i * stride, 0, dim * sizeof(float));
     } else {
@@ -56,7 +58,7 @@ void Pool(const EmbedItem& item, int64_t from, int64_t to) {
   const float* zeros = scratch.data() + 3 * dim;
   float* out = item.out + from / item.bag * item.stride;
   int64_t next = 0;
-  ForEachRow(item, from, to, [&](int64_t, const float* row) {
+  ForEachRow<true>(item, from, to, [&](int64_t, const float* row) {
     rows[next++] = row == nullptr ? zeros : row;
     if (next < item.bag) return;
     SumBag(rows.data(), item.bag, dim, scratch.data(), out);

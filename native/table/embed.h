@@ -22,7 +22,8 @@ struct EmbedItem {
   int64_t stride;          // this many floats apart: the features of a batch may lie side by side in one matrix
 };
 
-// Keys without a row count as zeros. The rows of a bag are added by SumBag (batch/fold.h).
+// Keys without a row count as zeros, and so do padding keys in a bag. The rows of a bag are added by SumBag
+// (batch/fold.h).
 void Embed(const std::vector<EmbedItem>& items, const ParallelFor& parallel);
 
 }  // namespace mxrec

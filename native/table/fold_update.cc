@@ -1,6 +1,10 @@
 #include "table/fold_update.h"
 
 #include <algorithm>
+#include <mutex>
+
+#include "table/gradient_span.h"
+#include "update/finite.h"
 
 namespace mxrec {
 namespace {
@@ -14,25 +18,18 @@ int64_t AheadOf(const Table& table, const Rule& rule) {
   return std::max<int64_t>(1, std::min<int64_t>(16, 4096 / bytes) / kGroup) * kGroup;
 }
 
-void FoldUpdateKeys(const FoldUpdateItem& item, const Rule& rule, const float* hyper, int64_t from, int64_t to) {
+// Calls use(u, handle, gradient) for each of the keys [from, to) that has a row to be updated, with its summed
+// gradient. request(begin, n) is called a little earlier, to request from memory what is needed for some keys. Inlined
+// by force: as a function of its own it made the update of 100,000 different keys 4 % slower.
+template <typename Request, typename Use>
+[[gnu::always_inline]] inline void FoldKeys(const FoldUpdateItem& item, int64_t from, int64_t to, int64_t ahead,
+                                            Request request, Use use) {
   const int64_t dim = item.table->config().dim;
   // Sums: of the feature at hand, and of those before it. Adding whole features to each other is what TensorFlow does
   // with folded gradients, so both ways give the same bits.
   std::vector<float> scratch(3 * dim);
   float *part = scratch.data(), *totals[2] = {part + dim, part + 2 * dim};
   std::vector<const float*> rows;
-  const FeatureGradient& first = item.gradients.front();
-  const int64_t ahead = AheadOf(*item.table, rule);
-  auto request = [&](int64_t begin, int64_t n) {
-    const int64_t end = std::min(to, begin + n);
-    item.table->PrefetchForUpdate(item.handles + begin, end - begin, rule);
-    for (int64_t u = begin; u < end; ++u) {
-      const int32_t position = item.plan.positions[item.plan.offsets[u]];
-      if (position < first.feature->first || position >= first.feature->first + first.feature->size) continue;
-      const float* gradient = first.row(position);
-      for (int64_t j = 0; j < dim; j += 16) __builtin_prefetch(gradient + j);
-    }
-  };
   request(from, ahead);
   for (int64_t u = from; u < to; ++u) {
     if ((u - from) % kGroup == 0 && u + ahead < to) request(u + ahead, kGroup);
@@ -59,16 +56,43 @@ void FoldUpdateKeys(const FoldUpdateItem& item, const Rule& rule, const float* h
       }
       gradient = sum;
     }
-    if (gradient != nullptr) item.table->UpdateRow(rule, hyper, handle, gradient);
+    if (gradient != nullptr) use(u, handle, gradient);
   }
 }
 
-}  // namespace
+template <bool kSkipNonfinite>
+void FoldUpdateKeys(const FoldUpdateItem& item, const Rule& rule, const float* hyper, int64_t from, int64_t to) {
+  const int64_t dim = item.table->config().dim;
+  const FeatureGradient& first = item.gradients.front();
+  const int64_t ahead = AheadOf(*item.table, rule);
+  auto request = [&](int64_t begin, int64_t n) {
+    const int64_t end = std::min(to, begin + n);
+    item.table->PrefetchForUpdate(item.handles + begin, end - begin, rule);
+    for (int64_t u = begin; u < end; ++u) {
+      const int32_t position = item.plan.positions[item.plan.offsets[u]];
+      if (position < first.feature->first || position >= first.feature->first + first.feature->size) continue;
+      const float* gradient = first.row(position);
+      for (int64_t j = 0; j < dim; j += 16) __builtin_prefetch(gradient + j);
+    }
+  };
+  int64_t skipped = 0;
+  FoldKeys(item, from, to, ahead, request,
+           [&](int64_t, int64_t handle, const float* gradient) __attribute__((always_inline)) {
+             if (kSkipNonfinite && !IsFinite(gradient, dim)) {
+               ++skipped;
+             } else {
+               item.table->UpdateRow(rule, hyper, handle, gradient);
+             }
+           });
+  if (skipped > 0) item.table->CountNonfinite(skipped);
+}
 
-void FoldUpdate(const std::vector<FoldUpdateItem>& items, const Rule& rule, const float* hyper,
-                const ParallelFor& parallel) {
-  // Units of this many keys: small enough to share out many small tables, large enough to prefetch ahead.
-  constexpr int64_t kUnit = 512;
+// Units of this many keys: small enough to share out many small tables, large enough to prefetch ahead.
+constexpr int64_t kUnit = 512;
+
+// Calls fn(item, from, to) for all keys of all items.
+template <typename Fn>
+void ForAllKeys(const std::vector<FoldUpdateItem>& items, int slots, const ParallelFor& parallel, Fn fn) {
   std::vector<int64_t> sizes;
   int64_t units = 0, keys = 0, floats = 0;
   for (const FoldUpdateItem& item : items) {
@@ -78,11 +102,75 @@ void FoldUpdate(const std::vector<FoldUpdateItem>& items, const Rule& rule, cons
     floats += item.plan.keys_size * item.table->config().dim;
   }
   if (units == 0) return;
-  const int64_t cost = (40 * keys + floats * (1 + rule.slots)) / units + 1;
+  const int64_t cost = (40 * keys + floats * (1 + slots)) / units + 1;
   RunLists(parallel, sizes, cost, [&](size_t i, int64_t unit) {
     const int64_t from = unit * kUnit;
-    FoldUpdateKeys(items[i], rule, hyper, from, std::min(from + kUnit, items[i].plan.keys_size));
+    fn(i, from, std::min(from + kUnit, items[i].plan.keys_size));
   });
+}
+
+// Whether every sum of the step is finite, by one look at the values as they came. False does not mean the contrary.
+//
+// The look is a maximum over whole tensors, in the order of memory: no branch, no second sum. It also tells when sums
+// of finite values cannot overflow, which is why it need not be repeated for the sums. And it brings the gradients into
+// the cache, where the fold, which reads them in the order of the keys, would wait for them: of a step of step_bench,
+// w1 to w3, it takes -0.2 to 0.09 ms of 3 to 6, at most 1.6 %.
+bool AreSumsSurelyFinite(const std::vector<FoldUpdateItem>& items, const ParallelFor& parallel) {
+  std::vector<FeatureGradient> gradients;
+  std::vector<int64_t> dims;
+  int64_t terms = 1;
+  for (const FoldUpdateItem& item : items) {
+    gradients.insert(gradients.end(), item.gradients.begin(), item.gradients.end());
+    dims.resize(gradients.size(), item.table->config().dim);
+    terms = std::max(terms, item.plan.positions_size);
+  }
+  return LargestMagnitude(SpansOf(gradients, dims), parallel) < SafeMagnitude(terms);
+}
+
+// The error of the first table with a sum that is not finite; all such rows are counted.
+Status CheckSums(const std::vector<FoldUpdateItem>& items, const ParallelFor& parallel) {
+  std::mutex mutex;
+  std::vector<NonfiniteRows> found(items.size());
+  const auto request_nothing = [](int64_t, int64_t) {};
+  ForAllKeys(items, 0, parallel, [&](size_t i, int64_t from, int64_t to) {
+    const FoldUpdateItem& item = items[i];
+    NonfiniteRows mine;
+    FoldKeys(item, from, to, kGroup, request_nothing, [&](int64_t u, int64_t, const float* gradient) {
+      ++mine.rows;
+      if (IsFinite(gradient, item.table->config().dim)) return;
+      mine.Add({0, 1, item.plan.positions[item.plan.offsets[u]], u});
+    });
+    std::lock_guard<std::mutex> lock(mutex);
+    found[i].Add(mine);
+  });
+  Status status;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (found[i].count == 0) continue;
+    items[i].table->CountNonfinite(found[i].count);
+    if (!status.ok()) continue;
+    const int64_t first = found[i].first;
+    FoldKeys(items[i], first, first + 1, kGroup, request_nothing, [&](int64_t u, int64_t, const float* gradient) {
+      status = NonfiniteError(*items[i].table, items[i].plan.keys[u], gradient, found[i]);
+    });
+  }
+  return status;
+}
+
+}  // namespace
+
+Status FoldUpdate(const std::vector<FoldUpdateItem>& items, const Rule& rule, const float* hyper, Nonfinite mode,
+                  const ParallelFor& parallel) {
+  if (mode == Nonfinite::kError && !AreSumsSurelyFinite(items, parallel)) {
+    MXREC_RETURN_IF_ERROR(CheckSums(items, parallel));
+  }
+  ForAllKeys(items, rule.slots, parallel, [&](size_t i, int64_t from, int64_t to) {
+    if (mode == Nonfinite::kSkip) {
+      FoldUpdateKeys<true>(items[i], rule, hyper, from, to);
+    } else {
+      FoldUpdateKeys<false>(items[i], rule, hyper, from, to);
+    }
+  });
+  return Status();
 }
 
 }  // namespace mxrec

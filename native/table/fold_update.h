@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "base/status.h"
 #include "batch/fold.h"
 #include "batch/plan.h"
+#include "table/nonfinite.h"
 #include "table/table.h"
 #include "update/rule.h"
 
@@ -22,8 +24,10 @@ struct FoldUpdateItem {
 };
 
 // Keys without a position in any of the gradients' features, without a row, or frozen, are passed over.
-// REQUIRES: the rule's slots are in every table's layout.
-void FoldUpdate(const std::vector<FoldUpdateItem>& items, const Rule& rule, const float* hyper,
-                const ParallelFor& parallel);
+// InvalidArgument, and nothing is changed in any of the tables, if `mode` is kError and the summed gradient of a row is
+// not finite; named is the first such table, and of its rows the one whose key comes first in the batch. REQUIRES: the
+// rule's slots are in every table's layout.
+Status FoldUpdate(const std::vector<FoldUpdateItem>& items, const Rule& rule, const float* hyper, Nonfinite mode,
+                  const ParallelFor& parallel);
 
 }  // namespace mxrec

@@ -2,11 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 #include <random>
+#include <set>
 
 #include "batch/grouping.h"
 #include "table/commit.h"
+#include "table/gradient_span.h"
+#include "table/update_rows.h"
+#include "update/finite.h"
 
 namespace mxrec {
 namespace {
@@ -60,11 +65,20 @@ class FoldUpdateTest : public testing::Test {
     return rows;
   }
 
-  void Run(std::vector<int> features, const ParallelFor& parallel) {
+  Status TryRun(std::vector<int> features, const ParallelFor& parallel, Nonfinite mode) {
     FoldUpdateItem item{table_.get(), plan_, handles_.data(), {}};
     for (const int f : features) item.gradients.push_back({&features_[f], gradient_[f].data(), kDim});
-    FoldUpdate({item}, *FindRule("momentum"), hyper_, parallel);
+    return FoldUpdate({item}, *FindRule("momentum"), hyper_, mode, parallel);
   }
+  void Run(std::vector<int> features, const ParallelFor& parallel, Nonfinite mode = Nonfinite::kError) {
+    const Status status = TryRun(features, parallel, mode);
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+  // The gradient at a position of both features together.
+  float* GradientAt(int position) {
+    return position < 300 ? &gradient_[0][position * kDim] : &gradient_[1][(position - 300) * kDim];
+  }
+  int64_t KeyAt(int position) const { return position < 300 ? first_[position] : second_[position - 300]; }
 
   // The same, key by key and in double precision.
   std::map<int64_t, std::vector<float>> Expected(std::vector<int> features) const {
@@ -141,6 +155,155 @@ TEST_F(FoldUpdateTest, GivesTheSameBitsForAnyNumberOfThreads) {
     }
     Run({0, 1}, ThreadedFor(threads));
     EXPECT_EQ(Rows(), serial) << threads << " threads";
+  }
+}
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+TEST_F(FoldUpdateTest, ChangesNothingIfOneValueIsNotFiniteAndNamesItsKey) {
+  const auto before = Rows();
+  int64_t counted = 0;
+  for (const float bad : {kNan, kInf, -kInf}) {
+    for (const int position : {0, 7, 299, 300, 499}) {
+      if (KeyAt(position) == 3) continue;
+      float* value = GradientAt(position) + position % kDim;
+      const float good = *value;
+      *value = bad;
+      for (int threads = 1; threads <= 3; ++threads) {
+        const Status status = TryRun({0, 1}, ThreadedFor(threads), Nonfinite::kError);
+        EXPECT_EQ(status.code(), Status::Code::kInvalidArgument);
+        const std::string want = "table 'table': the gradient of key " + std::to_string(KeyAt(position)) + " is not";
+        EXPECT_EQ(status.message().substr(0, want.size()), want);
+        EXPECT_NE(status.message().find("in 1 of 5 columns"), std::string::npos) << status.message();
+        EXPECT_NE(status.message().find("1 of the " + std::to_string(before.size() - 1) + " rows"), std::string::npos)
+            << status.message();
+        EXPECT_EQ(table_->nonfinite(), ++counted);
+      }
+      *value = good;
+    }
+  }
+  EXPECT_EQ(Rows(), before);
+}
+
+TEST_F(FoldUpdateTest, NamesTheBadKeyThatComesFirstInTheBatchForAnyNumberOfThreads) {
+  std::set<int64_t> bad;
+  for (const int position : {490, 120, 31, 310}) {
+    GradientAt(position)[0] = kNan;
+    bad.insert(KeyAt(position));
+  }
+  int first = 0;
+  while (bad.count(KeyAt(first)) == 0) ++first;
+  const std::string serial = TryRun({0, 1}, SerialFor(), Nonfinite::kError).message();
+  EXPECT_NE(serial.find("key " + std::to_string(KeyAt(first)) + " "), std::string::npos) << serial;
+  for (int threads = 1; threads <= 4; ++threads) {
+    EXPECT_EQ(TryRun({0, 1}, ThreadedFor(threads), Nonfinite::kError).message(), serial);
+  }
+}
+
+TEST_F(FoldUpdateTest, RefusesFiniteValuesWhoseSumOverflows) {
+  const auto before = Rows();
+  int again = 1;
+  while (first_[again] != first_[0]) ++again;
+  GradientAt(0)[2] = GradientAt(again)[2] = 3e38f;
+  const Status status = TryRun({0, 1}, SerialFor(), Nonfinite::kError);
+  EXPECT_NE(status.message().find("(inf in 1 of 5 columns)"), std::string::npos) << status.message();
+  EXPECT_EQ(Rows(), before);
+  GradientAt(again)[2] = -3e38f;  // and does not
+  Run({0, 1}, SerialFor());
+}
+
+TEST_F(FoldUpdateTest, SkipLeavesBadRowsAloneAndUpdatesTheOthers) {
+  Run({0, 1}, SerialFor());
+  const auto before = Rows();
+  std::set<int64_t> bad;
+  for (const int position : {11, 222, 333}) {
+    GradientAt(position)[1] = position == 11 ? kNan : kInf;
+    bad.insert(KeyAt(position));
+  }
+  auto want = Expected({0, 1});
+  for (const int64_t key : bad) want[key] = before.at(key);
+  Run({0, 1}, ThreadedFor(3), Nonfinite::kSkip);
+  ExpectNear(want);
+  for (const int64_t key : bad) EXPECT_EQ(Rows().at(key), before.at(key));
+  EXPECT_EQ(table_->nonfinite(), static_cast<int64_t>(bad.size()));
+}
+
+TEST_F(FoldUpdateTest, AllowAppliesTheRuleToWhateverComes) {
+  GradientAt(11)[1] = kNan;
+  Run({0, 1}, SerialFor(), Nonfinite::kAllow);
+  EXPECT_TRUE(std::isnan(Rows().at(KeyAt(11))[1]));
+  EXPECT_EQ(table_->nonfinite(), 0);
+}
+
+TEST_F(FoldUpdateTest, GradientsOfPaddingKeysAndOfOtherFeaturesDoNotMatter) {
+  int padding = 0;
+  while (KeyAt(padding) != 3) ++padding;
+  GradientAt(padding)[0] = kNan;
+  GradientAt(300)[0] = kNan;
+  Run({0}, SerialFor());
+  EXPECT_EQ(table_->nonfinite(), 0);
+}
+
+TEST_F(FoldUpdateTest, UpdatesByAddressTreatBadRowsTheSame) {
+  const Rule& rule = *FindRule("momentum");
+  const int64_t n = plan_.keys_size;
+  std::vector<float> gradient(n * kDim, 0.5f);
+  const auto before = Rows();
+  gradient[5 * kDim + 1] = gradient[9 * kDim] = kNan;
+  std::vector<int32_t> positions(n);
+  for (int64_t i = 0; i < n; ++i) positions[i] = static_cast<int32_t>(n - i);
+  for (const bool ordered : {false, true}) {
+    const Status status = UpdateRows(table_.get(), rule, hyper_, handles_.data(), gradient.data(), n, Nonfinite::kError,
+                                     ThreadedFor(2), ordered ? positions.data() : nullptr);
+    const int64_t key = plan_.keys[ordered ? 9 : 5];
+    EXPECT_NE(status.message().find("key " + std::to_string(key) + " "), std::string::npos) << status.message();
+    EXPECT_EQ(Rows(), before);
+  }
+  EXPECT_EQ(table_->nonfinite(), 4);
+  const Status status =
+      UpdateRows(table_.get(), rule, hyper_, handles_.data(), gradient.data(), n, Nonfinite::kSkip, ThreadedFor(2));
+  EXPECT_TRUE(status.ok());
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t key = plan_.keys[i];
+    EXPECT_EQ(Rows().at(key) == before.at(key), i == 5 || i == 9 || key == 3) << key;
+  }
+  EXPECT_EQ(table_->nonfinite(), 6);
+}
+
+TEST(GradientSpanTest, HoldsEachValueOnceAndMissesNone) {
+  constexpr int64_t kRows = 7, kColumns = 40;
+  std::vector<float> wide(kRows * kColumns, 0.0f), narrow(kRows * 4, 0.0f);
+  FeaturePlan feature{0, 0, kRows, {kRows}};
+  const auto column = [&](int64_t c) { return FeatureGradient{&feature, wide.data() + c, kColumns}; };
+  // Columns 0 to 12 but for 4 and 5, 12 again, 36 to 40; a tensor of its own, twice.
+  const std::vector<FeatureGradient> gradients = {column(8),
+                                                  column(0),
+                                                  column(6),
+                                                  {&feature, narrow.data(), 4},
+                                                  column(8),
+                                                  column(36),
+                                                  {&feature, narrow.data(), 4}};
+  const std::vector<int64_t> dims = {4, 4, 2, 4, 4, 4, 4};
+  const std::vector<GradientSpan> spans = SpansOf(gradients, dims);
+  std::map<const float*, int> times;
+  for (const GradientSpan& span : spans) {
+    for (int64_t r = 0; r < span.rows; ++r) {
+      for (int64_t j = 0; j < span.width; ++j) ++times[span.values + r * span.stride + j];
+    }
+  }
+  for (const auto& [value, n] : times) EXPECT_EQ(n, 1);
+  EXPECT_EQ(times.size(), static_cast<size_t>(kRows * (12 + 4 + 4)));
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t j = 0; j < dims[i]; ++j) {
+        float* value = const_cast<float*>(gradients[i].row(static_cast<int32_t>(r))) + j;
+        *value = kNan;
+        EXPECT_GE(LargestMagnitude(spans, ThreadedFor(3)), kInfiniteMagnitude);
+        *value = 0.0f;
+        EXPECT_EQ(LargestMagnitude(spans, SerialFor()), 0);
+      }
+    }
   }
 }
 

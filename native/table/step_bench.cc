@@ -239,7 +239,16 @@ void Run(const Workload& w) {
                          handles[t].data(),
                          {{&plan.features()[t], gradients[t].data(), w.dim, Divider(static_cast<uint32_t>(w.bag))}}});
     }
-    stages.Time("fold and update", [&] { FoldUpdate(updates, rule, hyper, parallel); });
+    // The model writes the gradients just before.
+    for (int t = 0; t < w.tables; ++t) {
+      parallel.Run(w.ids / w.bag * w.dim, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t j = begin; j < end; ++j) gradients[t][j] = 1e-3f * embeddings[t][j];
+      });
+    }
+    // Every other step without the check for NaN and infinity, to compare.
+    const Nonfinite mode = (step + step / kBatches) % 2 == 0 ? Nonfinite::kError : Nonfinite::kAllow;
+    stages.Time(mode == Nonfinite::kError ? "fold and update" : "(without check)",
+                [&] { Require(FoldUpdate(updates, rule, hyper, mode, parallel)); });
     // The rows of a batch long gone from the caches, with their places known: what memory allows.
     all_places[step % kBatches].clear();
     std::vector<float*>& now = all_places[step % kBatches];

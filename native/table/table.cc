@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/hash.h"
+#include "update/finite.h"
 
 namespace mxrec {
 namespace {
@@ -134,6 +135,13 @@ int64_t Table::Seal(int64_t epoch, const int64_t* keys, const int64_t* hints, in
   return static_cast<int64_t>(sum);
 }
 
+// Who knows a good seal can make others: such hints must not lead anywhere but to rows.
+bool Table::AreRows(const int64_t* hints, int64_t n) const {
+  uint64_t largest = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, static_cast<uint64_t>(hints[i]) + 1);  // none: 0
+  return largest <= store_.end();
+}
+
 int64_t Table::Hint(int shard, const int64_t* keys, int64_t n, int64_t* hints) const {
   const Shard& s = shards_[shard];
   std::shared_lock<std::shared_mutex> lock(s.mutex);
@@ -155,7 +163,7 @@ int64_t Table::Resolve(int shard, const int64_t* keys, const int64_t* hints, int
     FindAll(keys, n, [&](uint64_t) -> const KeyIndex& { return s.index; }, handles);
     return Settle(keys, n, use, handles);
   }
-  const bool is_current = seal == Seal(s.epoch, keys, hints, n);
+  const bool is_current = seal == Seal(s.epoch, keys, hints, n) && AreRows(hints, n);
   return Complete(keys, is_current ? hints : nullptr, n, handles, [&](uint64_t) -> const KeyIndex& { return s.index; });
 }
 
@@ -205,7 +213,7 @@ void Table::ResolveAny(const int64_t* keys, const int64_t* hints, int64_t n, int
     Settle(keys, n, use, handles);
     return;
   }
-  const bool is_current = seal == Seal(lock.epoch(), keys, hints, n);
+  const bool is_current = seal == Seal(lock.epoch(), keys, hints, n) && AreRows(hints, n);
   Complete(keys, is_current ? hints : nullptr, n, handles,
            [&](uint64_t hash) -> const KeyIndex& { return lock.index_of(hash); });
 }
@@ -224,6 +232,43 @@ Status Table::Claim(int64_t n) {
     }
   } while (!size_.compare_exchange_weak(before, before + n, std::memory_order_relaxed));
   return Status();
+}
+
+bool Table::AreOf(int shard, const int64_t* keys, const int64_t* handles, int64_t n) const {
+  for (int64_t i = 0; i < n; ++i) {
+    if (handles[i] == kNoRow && ShardOf(HashKey(keys[i])) != shard) return false;
+  }
+  return true;
+}
+
+int64_t Table::MarkPadding(const int64_t* keys, int64_t n, int64_t* handles) const {
+  int64_t marked = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (handles[i] != kNoRow || !IsPadding(keys[i])) continue;
+    handles[i] = kPassedOver;
+    ++marked;
+  }
+  return marked;
+}
+
+Status Table::Reserve(int shard, const int64_t* handles, int64_t n) {
+  Shard& s = shards_[shard];
+  std::unique_lock<std::shared_mutex> lock(s.mutex);
+  const int64_t reserved = s.reserved + Wanted(handles, n);
+  MXREC_RETURN_IF_ERROR(s.index.Reserve(reserved));
+  MXREC_RETURN_IF_ERROR(store_.Reserve(shard, reserved));
+  // A run lies in one slab of every column.
+  MXREC_RETURN_IF_ERROR(store_.ForEachRun(shard, [&](uint32_t run) {
+    if (history_ != nullptr) MXREC_RETURN_IF_ERROR(history_->facts().Reserve(run));
+    return changes_ != nullptr ? changes_->Reserve(run) : Status();
+  }));
+  s.reserved = reserved;
+  return Status();
+}
+
+void Table::Unreserve(int shard, const int64_t* handles, int64_t n) {
+  std::unique_lock<std::shared_mutex> lock(shards_[shard].mutex);
+  shards_[shard].reserved -= Wanted(handles, n);
 }
 
 Status Table::AllocateRow(int shard, int64_t key, int64_t use, uint32_t* row) {
@@ -269,6 +314,7 @@ Status Table::Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles
   const int64_t tag = Tag(use);
   const int64_t wanted = std::count(handles, handles + n, kNoRow);
   std::unique_lock<std::shared_mutex> lock(s.mutex);
+  s.reserved -= std::min(s.reserved, wanted);
   MXREC_RETURN_IF_ERROR(s.index.Reserve(wanted));
   KeysWillChange(shard);
   int64_t made = 0;
@@ -312,16 +358,23 @@ void Table::Gather(const int64_t* handles, int64_t n, float* out) const {
   }
 }
 
-void Table::Update(const Rule& rule, const float* hyper, const int64_t* handles, const float* gradient, int64_t n) {
+void Table::Update(const Rule& rule, const float* hyper, const int64_t* handles, const float* gradient, int64_t n,
+                   bool skip_nonfinite) {
   constexpr int64_t kBlock = 8;
   const int64_t dim = config_.dim;
+  int64_t skipped = 0;
   for (int64_t i = 0; i < n; ++i) {
     if (i % kBlock == 0 && i + kBlock < n) {
       PrefetchForUpdate(handles + i + kBlock, std::min<int64_t>(n - i - kBlock, kBlock), rule);
     }
     if (handles[i] == kNoRow || (handles[i] & kFrozen) != 0) continue;
+    if (skip_nonfinite && !IsFinite(gradient + i * dim, dim)) {
+      ++skipped;
+      continue;
+    }
     UpdateRow(rule, hyper, handles[i], gradient + i * dim);
   }
+  if (skipped > 0) CountNonfinite(skipped);
 }
 
 Status Table::CheckHandles(const int64_t* handles, int64_t n) const {
@@ -333,6 +386,7 @@ Status Table::CheckHandles(const int64_t* handles, int64_t n) const {
     for (const int64_t use : tier_->uses.running()) tags.push_back(Tag(use));
   }
   int64_t good = tags.empty() ? -1 : tags.front();
+  const uint32_t end = store_.end();  // all below have memory
   for (int64_t i = 0; i < n; ++i) {
     if (handles[i] == kNoRow) continue;
     const int64_t tag = handles[i] & ~(kFrozen | kRowBits);
@@ -340,7 +394,7 @@ Status Table::CheckHandles(const int64_t* handles, int64_t n) const {
       const auto found = std::find(tags.begin(), tags.end(), tag);
       if (found != tags.end()) good = *found;
     }
-    if (tag == good && store_.Contains(static_cast<uint32_t>(handles[i]))) continue;
+    if (tag == good && static_cast<uint32_t>(handles[i]) < end) continue;
     return Status::InvalidArgument(
         "table '" + config_.name + "': " + std::to_string(handles[i]) +
         " is not the address of a row now: it was made up, or given out before rows were evicted, restored or moved to "

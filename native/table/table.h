@@ -109,6 +109,18 @@ class Table {
   Status Claim(int64_t n);
   void Release(int64_t n) { size_.fetch_sub(n, std::memory_order_relaxed); }
 
+  // Whether the keys whose handles are kNoRow belong to `shard`; those of a forged plan need not.
+  bool AreOf(int shard, const int64_t* keys, const int64_t* handles, int64_t n) const;
+  // Marks the handles of padding keys that have no row, so that Insert and Record pass over them; returns how many.
+  // Handles that are marked are below 0 and not kNoRow: Unmark makes them that.
+  int64_t MarkPadding(const int64_t* keys, int64_t n, int64_t* handles) const;
+  static void UnmarkPadding(int64_t* handles, int64_t n) { std::replace(handles, handles + n, kPassedOver, kNoRow); }
+  // Makes room in memory for the rows that Insert or Record of these handles will make, so that it does not fail for
+  // the lack of it after others have inserted. After a failure nothing is reserved. Each Reserve must be followed by
+  // the Insert or Record, or by Unreserve. REQUIRES: Fetch and Screen, if they are needed, are done.
+  Status Reserve(int shard, const int64_t* handles, int64_t n);
+  void Unreserve(int shard, const int64_t* handles, int64_t n);
+
   // Gives a fresh, initialised row to every key whose handle is kNoRow; adds the number of rows made to `*inserted`
   // (fewer than expected if another thread was faster). REQUIRES: room was claimed.
   Status Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles, int64_t* inserted, int64_t use = 0);
@@ -123,9 +135,11 @@ class Table {
   // Copies the embedding of each handle to out[n, dim]; zeros for kNoRow.
   void Gather(const int64_t* handles, int64_t n, float* out) const;
 
-  // Applies `rule` with gradient [n, dim] to the rows, slots included. kNoRow and frozen rows are passed over.
+  // Applies `rule` with gradient [n, dim] to the rows, slots included. kNoRow and frozen rows are passed over; with
+  // `skip_nonfinite`, also those whose gradient is not finite, which are counted.
   // REQUIRES: CheckHandles; no row twice; the rule's slots are in the layout.
-  void Update(const Rule& rule, const float* hyper, const int64_t* handles, const float* gradient, int64_t n);
+  void Update(const Rule& rule, const float* hyper, const int64_t* handles, const float* gradient, int64_t n,
+              bool skip_nonfinite = false);
 
   // The same for one row whose handle is neither kNoRow nor frozen.
   void UpdateRow(const Rule& rule, const float* hyper, int64_t handle, const float* gradient) {
@@ -287,6 +301,9 @@ class Table {
   // writes from outside the step. While it, inserted() and erased() stay the same, so does the table.
   int64_t mutations() const { return mutations_.load(std::memory_order_relaxed); }
   void CountMutation() { mutations_.fetch_add(1, std::memory_order_relaxed); }
+  // Rows that updates have not applied because their gradients were not finite (nonfinite.h), since creation.
+  int64_t nonfinite() const { return nonfinite_.load(std::memory_order_relaxed); }
+  void CountNonfinite(int64_t n) { nonfinite_.fetch_add(n, std::memory_order_relaxed); }
   // Lives of keys since creation, and those of them that have got no row (history.h): seen = inserted + refused.
   struct Lives {
     int64_t seen;
@@ -303,6 +320,7 @@ class Table {
     // keys all have rows is counted under these two, so that preparation, which shares `mutex` too, never waits for it:
     // with `mutex` held alone, steps took 4 % longer.
     mutable std::mutex history_mutex;
+    int64_t reserved = 0;  // rows that batches under way may add without asking for memory
     // Another one whenever a key loses its row, and for every shard of every table of every process: seals contain it.
     int64_t epoch = 0;
   };
@@ -312,6 +330,8 @@ class Table {
   static constexpr int64_t kAhead = 16;
   // Marks among the handles of a batch under way: a key that shall get a row, and a key whose row is on disk.
   static constexpr int64_t kAdmitted = -2;
+  // What MarkPadding marks with.
+  static constexpr int64_t kPassedOver = -4;
   static constexpr int64_t kCold = -3;
 
   friend class Snapshot;
@@ -319,6 +339,7 @@ class Table {
   explicit Table(const TableConfig& config, int shard_bits);
   class SharedLocks;
   static int64_t Seal(int64_t epoch, const int64_t* keys, const int64_t* hints, int64_t n);
+  bool AreRows(const int64_t* hints, int64_t n) const;
   int ShardOf(uint64_t hash) const { return static_cast<int>(mxrec::ShardOf(hash, shard_bits_)); }
   // The tag of the handles that are given now.
   int64_t Tag(int64_t use) const;
@@ -344,6 +365,10 @@ class Table {
       const float* row = Row(handles[i]);
       for (int64_t j = 16; j < end; j += 16) __builtin_prefetch(row + j, kWrite);
     }
+  }
+  // How many rows Insert or Record of these handles makes.
+  int64_t Wanted(const int64_t* handles, int64_t n) const {
+    return std::count(handles, handles + n, history_ == nullptr ? kNoRow : kAdmitted);
   }
   bool IsPadding(int64_t key) const;
   // A row for `key` in a locked shard whose index has room; what is known of a refused key goes with it. NewRow
@@ -467,6 +492,7 @@ class Table {
   std::atomic<int64_t> inserted_{0};
   std::atomic<int64_t> erased_{0};
   std::atomic<int64_t> mutations_{0};
+  std::atomic<int64_t> nonfinite_{0};
   // Another one whenever a key loses its row: the tag of handles without a disk tier.
   std::atomic<int64_t> generation_{0};
 };

@@ -23,13 +23,14 @@ Status Table::Record(int shard, const int64_t* keys, const Tally& tally, int64_t
                      int64_t* handles, int64_t* inserted, int64_t use) {
   Shard& s = shards_[shard];
   const int64_t tag = Tag(use);
-  const int64_t wanted = std::count(handles, handles + n, kAdmitted);
+  const int64_t wanted = Wanted(handles, n);
   // A key without a row may have got one since, and that may be on disk by now.
   const bool may_move = tier_ != nullptr && std::find(handles, handles + n, kNoRow) != handles + n;
   std::shared_lock<std::shared_mutex> reading(s.mutex, std::defer_lock);
   std::unique_lock<std::shared_mutex> inserting(s.mutex, std::defer_lock);
   if (wanted > 0 || may_move) {
     inserting.lock();
+    s.reserved -= std::min(s.reserved, wanted);
     MXREC_RETURN_IF_ERROR(s.index.Reserve(wanted));
   } else {
     reading.lock();
@@ -55,6 +56,7 @@ Status Table::Record(int shard, const int64_t* keys, const Tally& tally, int64_t
   request(0);
   for (int64_t i = 0; i < n; ++i) {
     if (i % kAhead == 0) request(i + kAhead);
+    if (handles[i] == kPassedOver) continue;
     const uint32_t weight = tally.weight(first + i);
     const int64_t time = tally.time(first + i);
     if (handles[i] < 0) {

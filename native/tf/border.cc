@@ -1,7 +1,9 @@
 #include "tf/border.h"
 
 #include <algorithm>
+#include <new>
 
+#include "base/multiply.h"
 #include "table/registry.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/platform/threadpool.h"
@@ -30,6 +32,19 @@ absl::Status ToTensorFlow(const Status& status) {
       return absl::UnknownError(m);
   }
   return absl::InternalError(m);
+}
+
+Kernel::Kernel(tensorflow::OpKernelConstruction* construction)
+    : OpKernel(construction),
+      out_of_memory_(absl::ResourceExhaustedError("out of memory in " + type_string() +
+                                                  ": make batches smaller or give the process more memory")) {}
+
+void Kernel::Compute(tensorflow::OpKernelContext* context) {
+  try {
+    Work(context);
+  } catch (const std::bad_alloc&) {
+    context->SetStatus(out_of_memory_);
+  }
 }
 
 void PoolFor::Run(int64_t n, int64_t cost, const Block& fn) const {
@@ -91,11 +106,18 @@ absl::Status FindRule(const std::string& name, const Rule** rule) {
   return *rule == nullptr ? absl::InvalidArgumentError("there is no update rule '" + name + "'") : absl::OkStatus();
 }
 
-absl::Status CheckRule(const Rule& rule, const Table& table, int64_t hyper_size) {
-  if (hyper_size != static_cast<int64_t>(rule.hyper.size())) {
+absl::Status ReadNonfinite(tensorflow::OpKernelConstruction* construction, Nonfinite* mode) {
+  std::string name;
+  TF_RETURN_IF_ERROR(construction->GetAttr("nonfinite", &name));
+  return ToTensorFlow(ParseNonfinite(name, mode));
+}
+
+absl::Status CheckRule(const Rule& rule, const Table& table, tensorflow::TTypes<float>::ConstFlat hyper,
+                       Nonfinite mode) {
+  if (hyper.size() != static_cast<int64_t>(rule.hyper.size())) {
     return absl::InvalidArgumentError("rule '" + std::string(rule.name) + "' takes " +
                                       std::to_string(rule.hyper.size()) + " numbers, got " +
-                                      std::to_string(hyper_size));
+                                      std::to_string(hyper.size()));
   }
   const size_t slots = table.layout().slots().size();
   if (rule.slots != static_cast<int>(slots)) {
@@ -103,7 +125,7 @@ absl::Status CheckRule(const Rule& rule, const Table& table, int64_t hyper_size)
                                          " optimizer slots, rule '" + rule.name + "' needs " +
                                          std::to_string(rule.slots) + ": rebuild the graph");
   }
-  return absl::OkStatus();
+  return mode == Nonfinite::kAllow ? absl::OkStatus() : ToTensorFlow(CheckHyper(rule, hyper.data()));
 }
 
 absl::Status ParsePlan(const tensorflow::Tensor& tensor, Plan* plan) {
@@ -121,19 +143,52 @@ absl::Status FindFeature(const Plan& plan, int64_t feature, int64_t table, const
   return absl::OkStatus();
 }
 
-Bags BagsOf(const FeaturePlan& feature, bool pooled) {
-  if (!pooled || feature.shape.empty()) return {1, feature.size};
-  int64_t count = 1;
-  for (size_t d = 0; d + 1 < feature.shape.size(); ++d) count *= feature.shape[d];
-  return {std::max<int64_t>(1, feature.shape.back()), count};
+absl::Status BagsOf(const FeaturePlan& feature, bool pooled, Bags* bags) {
+  *bags = {1, feature.size};
+  if (!pooled) return absl::OkStatus();
+  if (feature.shape.empty()) return absl::InvalidArgumentError("a combiner needs ids of rank 1 or more");
+  // Where there are no ids, the last dimension is any number, and no sum is made of it.
+  if (feature.size > 0) bags->size = feature.shape.back();
+  bags->count = 1;
+  for (size_t d = 0; d + 1 < feature.shape.size(); ++d) {
+    if (!Multiply(bags->count, feature.shape[d], &bags->count)) {
+      return absl::InvalidArgumentError("ids have too many dimensions to be looked up: they make 2^63 rows or more");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShapeOf(const FeaturePlan& feature, tensorflow::TensorShape* shape) {
+  return tensorflow::TensorShape::BuildTensorShape(feature.shape, shape);
+}
+
+absl::Status EmbeddingsShape(const FeaturePlan& feature, bool pooled, int64_t width, tensorflow::TensorShape* shape) {
+  Bags bags;
+  TF_RETURN_IF_ERROR(BagsOf(feature, pooled, &bags));
+  std::vector<int64_t> dims = feature.shape;
+  if (pooled) dims.pop_back();
+  dims.push_back(width);
+  return tensorflow::TensorShape::BuildTensorShape(dims, shape);
+}
+
+absl::Status CheckAttribute(const char* name, const std::vector<int64_t>& values, int64_t low, int64_t high) {
+  for (const int64_t value : values) {
+    if (value >= low && value <= high) continue;
+    return absl::InvalidArgumentError("`" + std::string(name) + "` must be in [" + std::to_string(low) + ", " +
+                                      std::to_string(high) + "], got " + std::to_string(value));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReadGradient(const tensorflow::Tensor& tensor, const FeaturePlan& feature, int64_t dim, bool pooled,
                           int64_t column, FeatureGradient* gradient) {
-  const Bags bags = BagsOf(feature, pooled);
+  Bags bags;
+  TF_RETURN_IF_ERROR(BagsOf(feature, pooled, &bags));
   const bool is_wide = tensor.dims() > 0 && tensor.dim_size(tensor.dims() - 1) > dim;
   const int64_t columns = is_wide ? tensor.dim_size(tensor.dims() - 1) : dim;
-  if (tensor.NumElements() != bags.count * columns || column < 0 || column > columns - dim) {
+  int64_t floats = 0;
+  if (!Multiply(bags.count, columns, &floats) || tensor.NumElements() != floats || column < 0 ||
+      column > columns - dim) {
     return absl::InvalidArgumentError("the gradient must hold " + std::to_string(bags.count) + " rows of " +
                                       std::to_string(dim) + " floats, got " + tensor.shape().DebugString() +
                                       (column == 0 ? "" : " from column " + std::to_string(column)));

@@ -10,7 +10,6 @@
 namespace mxrec {
 namespace {
 
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
@@ -29,11 +28,11 @@ REGISTER_OP("MxrecSetThreshold")
 
 REGISTER_OP("MxrecTimestamp").Input("any: int64").Output("seconds: int64").SetIsStateful().SetShapeFn(ScalarShape);
 
-class SetThresholdOp : public OpKernel {
+class SetThresholdOp : public Kernel {
  public:
-  explicit SetThresholdOp(OpKernelConstruction* c) : OpKernel(c) { OP_REQUIRES_OK(c, c->GetAttr("table", &table_)); }
+  explicit SetThresholdOp(OpKernelConstruction* c) : Kernel(c) { OP_REQUIRES_OK(c, c->GetAttr("table", &table_)); }
 
-  void Compute(OpKernelContext* c) override {
+  void Work(OpKernelContext* c) override {
     OP_REQUIRES(c, c->input(0).NumElements() == 1,
                 absl::InvalidArgumentError("set_threshold: the threshold must be one number, got shape " +
                                            c->input(0).shape().DebugString()));
@@ -68,11 +67,11 @@ class SetThresholdOp : public OpKernel {
   std::string table_;
 };
 
-class TimestampOp : public OpKernel {
+class TimestampOp : public Kernel {
  public:
-  using OpKernel::OpKernel;
+  using Kernel::Kernel;
 
-  void Compute(OpKernelContext* c) override {
+  void Work(OpKernelContext* c) override {
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     Tensor* out = nullptr;
     OP_REQUIRES_OK(c, c->allocate_output(0, {}, &out));

@@ -2,10 +2,14 @@
 //
 // MxrecEmbeddings passes on what the lookup of one feature gave. It computes nothing: it is the place in the graph
 // where the embeddings depend on the rows of their keys, and so where tf.gradients turns from positions to rows. Its
-// gradient is MxrecFold. MxrecHasRow says which positions found a row at all. MxrecTouched keeps the handles of keys
+// gradient is MxrecFold. MxrecHasRow says which positions found a row at all, MxrecPadding which
+// hold one of the table's padding keys. MxrecTouched keeps the handles of keys
 // that occur in some of a table's features: a key that a gradient did not reach must not be updated, not even with
 // zeros.
+#include <algorithm>
+
 #include "batch/fold.h"
+#include "batch/plan_check.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tf/border.h"
@@ -13,7 +17,6 @@
 namespace mxrec {
 namespace {
 
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
@@ -83,6 +86,7 @@ REGISTER_OP("MxrecFold")
     .SetShapeFn([](InferenceContext* c) {
       int64_t dim;
       TF_RETURN_IF_ERROR(c->GetAttr("dim", &dim));
+      TF_RETURN_IF_ERROR(CheckAttribute("dim", {dim}, 1, kMaxDim));
       c->set_output(0, c->Matrix(c->UnknownDim(), dim));
       return absl::OkStatus();
     });
@@ -93,6 +97,20 @@ REGISTER_OP("MxrecHasRow")
     .Output("has_row: bool")
     .Attr("table: int")
     .Attr("feature: int")
+    .Attr("ids_shape: shape")
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle ids;
+      TF_RETURN_IF_ERROR(IdsShape(c, &ids));
+      c->set_output(0, ids);
+      return absl::OkStatus();
+    });
+
+REGISTER_OP("MxrecPadding")
+    .Input("plan: int64")
+    .Output("is_padding: bool")
+    .Attr("table: int")
+    .Attr("feature: int")
+    .Attr("keys: list(int) >= 1")
     .Attr("ids_shape: shape")
     .SetShapeFn([](InferenceContext* c) {
       ShapeHandle ids;
@@ -118,26 +136,27 @@ absl::Status CheckOneHandlePerKey(const TablePlan& table, int64_t handles) {
                                     std::to_string(handles));
 }
 
-class EmbeddingsOp : public OpKernel {
+class EmbeddingsOp : public Kernel {
  public:
-  using OpKernel::OpKernel;
-  void Compute(OpKernelContext* c) override { c->set_output(0, c->input(0)); }
+  using Kernel::Kernel;
+  void Work(OpKernelContext* c) override { c->set_output(0, c->input(0)); }
   bool IsExpensive() override { return false; }  // runs where it stands, without a trip through a queue
 };
 
-// What two of the kernels share: a plan at input 1, and the feature the attributes name.
-class FeatureOp : public OpKernel {
+// What some of the kernels share: a plan as the last input, and the feature the attributes name.
+class FeatureOp : public Kernel {
  public:
-  explicit FeatureOp(OpKernelConstruction* c) : OpKernel(c) {
+  explicit FeatureOp(OpKernelConstruction* c) : Kernel(c) {
     OP_REQUIRES_OK(c, c->GetAttr("table", &table_));
     OP_REQUIRES_OK(c, c->GetAttr("feature", &feature_));
   }
 
-  void Compute(OpKernelContext* c) override {
+  void Work(OpKernelContext* c) override {
     Plan plan;
-    OP_REQUIRES_OK(c, ParsePlan(c->input(1), &plan));
+    OP_REQUIRES_OK(c, ParsePlan(c->input(c->num_inputs() - 1), &plan));
     const FeaturePlan* feature = nullptr;
     OP_REQUIRES_OK(c, FindFeature(plan, feature_, table_, &feature));
+    OP_REQUIRES_OK(c, ToTensorFlow(CheckContents({{&plan.tables()[table_], true}}, PoolFor(c))));
     Run(c, plan.tables()[table_], *feature);
   }
 
@@ -153,6 +172,7 @@ class FoldOp : public FeatureOp {
  public:
   explicit FoldOp(OpKernelConstruction* c) : FeatureOp(c) {
     OP_REQUIRES_OK(c, c->GetAttr("dim", &dim_));
+    OP_REQUIRES_OK(c, CheckAttribute("dim", {dim_}, 1, kMaxDim));
     OP_REQUIRES_OK(c, c->GetAttr("pooled", &pooled_));
   }
 
@@ -179,20 +199,45 @@ class HasRowOp : public FeatureOp {
     const auto handles = c->input(0).flat<int64_t>();
     OP_REQUIRES_OK(c, CheckOneHandlePerKey(table, handles.size()));
     Tensor* out = nullptr;
-    OP_REQUIRES_OK(c, c->allocate_output(0, TensorShape(feature.shape), &out));
+    TensorShape shape;
+    OP_REQUIRES_OK(c, ShapeOf(feature, &shape));
+    OP_REQUIRES_OK(c, c->allocate_output(0, shape, &out));
     bool* has_row = out->flat<bool>().data();
     for (int64_t i = 0; i < feature.size; ++i) has_row[i] = handles(table.key_at(feature.first + i)) != kNoRow;
   }
 };
 
-class TouchedOp : public OpKernel {
+class PaddingOp : public FeatureOp {
  public:
-  explicit TouchedOp(OpKernelConstruction* c) : OpKernel(c) {
+  explicit PaddingOp(OpKernelConstruction* c) : FeatureOp(c) {
+    OP_REQUIRES_OK(c, c->GetAttr("keys", &keys_));
+    std::sort(keys_.begin(), keys_.end());
+  }
+
+ protected:
+  void Run(OpKernelContext* c, const TablePlan& table, const FeaturePlan& feature) override {
+    TensorShape shape;
+    OP_REQUIRES_OK(c, ShapeOf(feature, &shape));
+    Tensor* out = nullptr;
+    OP_REQUIRES_OK(c, c->allocate_output(0, shape, &out));
+    bool* is_padding = out->flat<bool>().data();
+    for (int64_t i = 0; i < feature.size; ++i) {
+      is_padding[i] = std::binary_search(keys_.begin(), keys_.end(), table.keys[table.key_at(feature.first + i)]);
+    }
+  }
+
+ private:
+  std::vector<int64_t> keys_;
+};
+
+class TouchedOp : public Kernel {
+ public:
+  explicit TouchedOp(OpKernelConstruction* c) : Kernel(c) {
     OP_REQUIRES_OK(c, c->GetAttr("table", &table_));
     OP_REQUIRES_OK(c, c->GetAttr("features", &features_));
   }
 
-  void Compute(OpKernelContext* c) override {
+  void Work(OpKernelContext* c) override {
     Plan plan;
     OP_REQUIRES_OK(c, ParsePlan(c->input(1), &plan));
     const auto handles = c->input(0).flat<int64_t>();
@@ -200,6 +245,9 @@ class TouchedOp : public OpKernel {
     OP_REQUIRES_OK(c, c->allocate_output(0, c->input(0).shape(), &out));
     auto touched = out->flat<int64_t>();
     touched.setConstant(kNoRow);
+    OP_REQUIRES(c, table_ >= 0 && table_ < static_cast<int64_t>(plan.tables().size()),
+                absl::InvalidArgumentError("`table` is out of range"));
+    OP_REQUIRES_OK(c, ToTensorFlow(CheckContents({{&plan.tables()[table_], false}}, PoolFor(c))));
     for (const int64_t number : features_) {
       const FeaturePlan* feature = nullptr;
       OP_REQUIRES_OK(c, FindFeature(plan, number, table_, &feature));
@@ -222,6 +270,7 @@ REGISTER_KERNEL_BUILDER(Name("MxrecEmbeddings").Device(tensorflow::DEVICE_CPU), 
 REGISTER_KERNEL_BUILDER(Name("MxrecJoined").Device(tensorflow::DEVICE_CPU), EmbeddingsOp);
 REGISTER_KERNEL_BUILDER(Name("MxrecFold").Device(tensorflow::DEVICE_CPU), FoldOp);
 REGISTER_KERNEL_BUILDER(Name("MxrecHasRow").Device(tensorflow::DEVICE_CPU), HasRowOp);
+REGISTER_KERNEL_BUILDER(Name("MxrecPadding").Device(tensorflow::DEVICE_CPU), PaddingOp);
 
 }  // namespace
 }  // namespace mxrec

@@ -2,6 +2,7 @@
 // between the gradients of the looked-up embeddings and the rows.
 #include "table/fold_update.h"
 
+#include "batch/plan_check.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tf/border.h"
@@ -10,7 +11,6 @@ namespace mxrec {
 namespace {
 
 using tensorflow::OpInputList;
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
@@ -28,12 +28,13 @@ REGISTER_OP("MxrecFoldUpdate")
     .Attr("pooled: list(int) >= 1")               // per gradient: whether its feature was looked up pooled
     .Attr("columns: list(int) >= 1")              // per gradient: its first column in the tensor
     .Attr("rule: string")
+    .Attr("nonfinite: {'error', 'skip', 'allow'} = 'error'")  // what becomes of gradients with NaN or infinity
     .SetIsStateful()
     .SetShapeFn([](tensorflow::shape_inference::InferenceContext*) { return absl::OkStatus(); });
 
-class FoldUpdateOp : public OpKernel {
+class FoldUpdateOp : public Kernel {
  public:
-  explicit FoldUpdateOp(OpKernelConstruction* c) : OpKernel(c) {
+  explicit FoldUpdateOp(OpKernelConstruction* c) : Kernel(c) {
     std::string rule;
     OP_REQUIRES_OK(c, c->GetAttr("tables", &tables_));
     OP_REQUIRES_OK(c, c->GetAttr("table_in_plan", &table_in_plan_));
@@ -43,6 +44,7 @@ class FoldUpdateOp : public OpKernel {
     OP_REQUIRES_OK(c, c->GetAttr("columns", &columns_));
     OP_REQUIRES_OK(c, c->GetAttr("rule", &rule));
     OP_REQUIRES_OK(c, FindRule(rule, &rule_));
+    OP_REQUIRES_OK(c, ReadNonfinite(c, &nonfinite_));
     const size_t gradients = table_of_gradient_.size();
     OP_REQUIRES(c,
                 tables_.size() == table_in_plan_.size() && gradients == feature_of_gradient_.size() &&
@@ -54,7 +56,7 @@ class FoldUpdateOp : public OpKernel {
     }
   }
 
-  void Compute(OpKernelContext* c) override {
+  void Work(OpKernelContext* c) override {
     Plan plan;
     OP_REQUIRES_OK(c, ParsePlan(c->input(0), &plan));
     OpInputList handles, gradients;
@@ -70,7 +72,7 @@ class FoldUpdateOp : public OpKernel {
     for (size_t t = 0; t < tables_.size(); ++t) {
       OP_REQUIRES_OK(c, FindTable(tables_[t], &tables[t]));
       OP_REQUIRES_OK(c, ToTensorFlow(plan.CheckTable(table_in_plan_[t], tables_[t], tables[t]->shards())));
-      OP_REQUIRES_OK(c, CheckRule(*rule_, *tables[t], hyper.size()));
+      OP_REQUIRES_OK(c, CheckRule(*rule_, *tables[t], hyper, nonfinite_));
       const TablePlan& part = plan.tables()[table_in_plan_[t]];
       OP_REQUIRES(c, part.is_grouped(), absl::InvalidArgumentError("a batch that trains must be grouped"));
       const auto these = handles[t].flat<int64_t>();
@@ -92,7 +94,11 @@ class FoldUpdateOp : public OpKernel {
     for (const FoldUpdateItem& item : items) {
       OP_REQUIRES(c, !item.gradients.empty(), absl::InvalidArgumentError("a table without a gradient"));
     }
-    FoldUpdate(items, *rule_, hyper.data(), PoolFor(c));
+    const PoolFor pool(c);
+    std::vector<PlanRead> reads;
+    for (const FoldUpdateItem& item : items) reads.push_back({&item.plan, true});
+    OP_REQUIRES_OK(c, ToTensorFlow(CheckContents(reads, pool)));
+    OP_REQUIRES_OK(c, ToTensorFlow(FoldUpdate(items, *rule_, hyper.data(), nonfinite_, pool)));
   }
 
  private:
@@ -103,6 +109,7 @@ class FoldUpdateOp : public OpKernel {
   std::vector<int64_t> pooled_;
   std::vector<int64_t> columns_;
   const Rule* rule_ = nullptr;
+  Nonfinite nonfinite_ = Nonfinite::kError;
 };
 
 REGISTER_KERNEL_BUILDER(Name("MxrecFoldUpdate").Device(tensorflow::DEVICE_CPU), FoldUpdateOp);

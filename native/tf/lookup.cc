@@ -8,7 +8,9 @@
 // features that no lookup asks for (their outputs are empty), and a training batch may be looked up for evaluation in
 // one of its tables. Features may lie side by side in one output, as tf.concat would put them: that of their leader.
 // The rows of the keys are only copied out where a script takes them from the collection of rows. With static shape
-// `capacities` say how many keys a batch may bring to each table.
+// `capacities` say how many keys a batch may bring to each table. `pads` say of each table whether anybody sees its
+// padding: in a pooled feature padding keys count for nothing, and where there are only such they get no rows.
+#include "batch/plan_check.h"
 #include "table/commit.h"
 #include "table/embed.h"
 #include "tensorflow/core/framework/op.h"
@@ -18,7 +20,6 @@
 namespace mxrec {
 namespace {
 
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
@@ -38,6 +39,7 @@ REGISTER_OP("MxrecLookup")
     .Attr("modes: list(int) >= 1")
     .Attr("with_rows: list(int) >= 1")
     .Attr("capacities: list(int) >= 1")        // 0: any number of keys; needs a grouped plan otherwise
+    .Attr("pads: list(int) = []")              // whether the table's padding keys get rows; without: they do
     .Attr("table_of_feature: list(int) >= 1")  // number among `tables`
     .Attr("feature_in_plan: list(int) >= 1")
     .Attr("views: list(int) >= 1")
@@ -48,7 +50,12 @@ REGISTER_OP("MxrecLookup")
     .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
       std::vector<int64_t> dims;
       TF_RETURN_IF_ERROR(c->GetAttr("dims", &dims));
+      TF_RETURN_IF_ERROR(CheckAttribute("dims", dims, 1, kMaxDim));
       const int tables = static_cast<int>(dims.size());
+      if (c->num_inputs() != 1 + tables) {
+        return absl::InvalidArgumentError("`dims` must have one entry for each anchor: " +
+                                          std::to_string(c->num_inputs() - 1) + ", got " + std::to_string(tables));
+      }
       for (int t = 0; t < tables; ++t) {
         const auto keys = c->UnknownDim();
         c->set_output(t, c->Matrix(keys, dims[t]));
@@ -62,15 +69,17 @@ REGISTER_OP("MxrecLookup")
 enum Mode { kSkip = 0, kRead = 1, kInsert = 2 };
 enum View { kHidden = 0, kEach = 1, kPooled = 2 };
 
-class LookupOp : public OpKernel {
+class LookupOp : public Kernel {
  public:
-  explicit LookupOp(OpKernelConstruction* c) : OpKernel(c) {
+  explicit LookupOp(OpKernelConstruction* c) : Kernel(c) {
     OP_REQUIRES_OK(c, c->GetAttr("tables", &tables_));
     OP_REQUIRES_OK(c, c->GetAttr("table_in_plan", &table_in_plan_));
     OP_REQUIRES_OK(c, c->GetAttr("dims", &dims_));
     OP_REQUIRES_OK(c, c->GetAttr("modes", &modes_));
     OP_REQUIRES_OK(c, c->GetAttr("with_rows", &with_rows_));
     OP_REQUIRES_OK(c, c->GetAttr("capacities", &capacities_));
+    OP_REQUIRES_OK(c, c->GetAttr("pads", &pads_));
+    if (pads_.empty()) pads_.assign(tables_.size(), 1);
     OP_REQUIRES_OK(c, c->GetAttr("table_of_feature", &table_of_feature_));
     OP_REQUIRES_OK(c, c->GetAttr("feature_in_plan", &feature_in_plan_));
     OP_REQUIRES_OK(c, c->GetAttr("views", &views_));
@@ -87,10 +96,17 @@ class LookupOp : public OpKernel {
     const size_t count = tables_.size();
     OP_REQUIRES(c,
                 count == table_in_plan_.size() && count == dims_.size() && count == modes_.size() &&
-                    count == with_rows_.size() && count == capacities_.size(),
+                    count == with_rows_.size() && count == capacities_.size() && count == pads_.size(),
                 absl::InvalidArgumentError(
-                    "tables, table_in_plan, dims, modes, with_rows and capacities must have equal lengths"));
+                    "tables, table_in_plan, dims, modes, with_rows, capacities and pads must have equal lengths"));
     const size_t features = table_of_feature_.size();
+    OP_REQUIRES(
+        c, c->num_inputs() == static_cast<int>(1 + count) && c->num_outputs() == static_cast<int>(2 * count + features),
+        absl::InvalidArgumentError("one anchor per table and one output per feature are needed"));
+    OP_REQUIRES_OK(c, CheckAttribute("dims", dims_, 1, kMaxDim));
+    OP_REQUIRES_OK(c, CheckAttribute("modes", modes_, kSkip, kInsert));
+    OP_REQUIRES_OK(c, CheckAttribute("views", views_, kHidden, kPooled));
+    OP_REQUIRES_OK(c, CheckAttribute("capacities", capacities_, 0, INT64_MAX));
     OP_REQUIRES(c,
                 features == feature_in_plan_.size() && features == views_.size() && features == leaders_.size() &&
                     features == columns_.size(),
@@ -113,13 +129,14 @@ class LookupOp : public OpKernel {
     }
   }
 
-  void Compute(OpKernelContext* c) override {
+  void Work(OpKernelContext* c) override {
     Plan plan;
     OP_REQUIRES_OK(c, ParsePlan(c->input(0), &plan));
     const int count = static_cast<int>(tables_.size());
     std::vector<std::shared_ptr<Table>> tables(count);
     std::vector<int64_t*> handles(count, nullptr);
     std::vector<CommitItem> commits;
+    std::vector<PlanRead> reads;
     for (int t = 0; t < count; ++t) {
       Tensor* out = nullptr;
       if (modes_[t] == kSkip) {
@@ -146,7 +163,8 @@ class LookupOp : public OpKernel {
                       std::to_string(part.keys_size) + ", or use init(use_dynamic=True)"));
       OP_REQUIRES_OK(c, c->allocate_output(count + t, {part.keys_size}, &out));
       handles[t] = out->flat<int64_t>().data();
-      CommitItem commit{tables[t].get(), part, handles[t], modes_[t] == kInsert, {}, 0};
+      CommitItem commit{tables[t].get(), part, handles[t], modes_[t] == kInsert, {}};
+      commit.skips_padding = commit.insert && pads_[t] == 0 && !tables[t]->config().padding_keys.empty();
       OP_REQUIRES_OK(c, BeginUse(c, tables[t], &commit.use));
       const History* history = tables[t]->history();
       if (commit.insert && history != nullptr) {
@@ -154,11 +172,13 @@ class LookupOp : public OpKernel {
         OP_REQUIRES_OK(c, ToTensorFlow(Tally::Make(plan, table_in_plan_[t], tables_[t], history->coefficient(),
                                                    needs_time, &commit.tally)));
       }
+      reads.push_back({&part, commit.insert && history != nullptr});
       commits.push_back(std::move(commit));
     }
     const PoolFor pool(c);
-    OP_REQUIRES_OK(c, ToTensorFlow(Commit(commits, pool)));
+    OP_REQUIRES_OK(c, ToTensorFlow(CheckContents(reads, pool)));
 
+    // Every output is there before the first row is: a step that lacks the memory for one inserts and counts nothing.
     std::vector<EmbedItem> embeds;
     std::vector<Tensor*> outputs(views_.size(), nullptr);
     for (size_t f = 0; f < views_.size(); ++f) {
@@ -174,9 +194,10 @@ class LookupOp : public OpKernel {
       const bool pooled = views_[f] == kPooled;
       OP_REQUIRES(c, !pooled || !feature->shape.empty(),
                   absl::InvalidArgumentError("table '" + tables_[t] + "': a combiner needs ids of rank 1 or more"));
-      tensorflow::TensorShape shape(feature->shape);
-      if (pooled) shape.RemoveLastDims(1);
-      shape.AddDim(widths_[leader]);
+      tensorflow::TensorShape shape;
+      OP_REQUIRES_OK(c, EmbeddingsShape(*feature, pooled, widths_[leader], &shape));
+      Bags bags;
+      OP_REQUIRES_OK(c, BagsOf(*feature, pooled, &bags));
       Tensor*& out = outputs[leader];
       if (leader == static_cast<int64_t>(f)) {
         OP_REQUIRES_OK(c, c->allocate_output(2 * count + static_cast<int>(f), shape, &out));
@@ -187,18 +208,24 @@ class LookupOp : public OpKernel {
                                              " cannot be concatenated with others of " + out->shape().DebugString() +
                                              " (both as wide as the whole)"));
       if (feature->size == 0) out->flat<float>().setZero();  // empty bags
-      embeds.push_back({tables[t].get(), plan.tables()[table_in_plan_[t]], feature, handles[t],
-                        BagsOf(*feature, pooled).size, out->flat<float>().data() + columns_[f], widths_[leader]});
+      embeds.push_back({tables[t].get(), plan.tables()[table_in_plan_[t]], feature, handles[t], bags.size,
+                        out->flat<float>().data() + columns_[f], widths_[leader]});
     }
-    Embed(embeds, pool);
-
+    std::vector<float*> rows(count, nullptr);
     for (int t = 0; t < count; ++t) {
-      const int64_t keys = with_rows_[t] != 0 && tables[t] != nullptr ? plan.tables()[table_in_plan_[t]].keys_size : 0;
+      const bool is_wanted = with_rows_[t] != 0 && tables[t] != nullptr;
       Tensor* out = nullptr;
-      OP_REQUIRES_OK(c, c->allocate_output(t, {keys, dims_[t]}, &out));
-      float* rows = out->flat<float>().data();
-      pool.Run(keys, 40, [&](int64_t begin, int64_t end) {
-        tables[t]->Gather(handles[t] + begin, end - begin, rows + begin * dims_[t]);
+      OP_REQUIRES_OK(
+          c, c->allocate_output(t, {is_wanted ? plan.tables()[table_in_plan_[t]].keys_size : 0, dims_[t]}, &out));
+      if (is_wanted) rows[t] = out->flat<float>().data();
+    }
+    OP_REQUIRES_OK(c, ToTensorFlow(Commit(commits, pool)));
+
+    Embed(embeds, pool);
+    for (int t = 0; t < count; ++t) {
+      if (rows[t] == nullptr) continue;
+      pool.Run(plan.tables()[table_in_plan_[t]].keys_size, 40, [&](int64_t begin, int64_t end) {
+        tables[t]->Gather(handles[t] + begin, end - begin, rows[t] + begin * dims_[t]);
       });
     }
   }
@@ -210,6 +237,7 @@ class LookupOp : public OpKernel {
   std::vector<int64_t> modes_;
   std::vector<int64_t> with_rows_;
   std::vector<int64_t> capacities_;
+  std::vector<int64_t> pads_;
   std::vector<int64_t> table_of_feature_;
   std::vector<int64_t> feature_in_plan_;
   std::vector<int64_t> views_;

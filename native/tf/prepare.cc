@@ -14,7 +14,6 @@
 namespace mxrec {
 namespace {
 
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
@@ -42,9 +41,9 @@ REGISTER_OP("MxrecGroup")
     .SetShapeFn(PlanShape);
 
 // What both kernels share: from ids to the plan that they give out.
-class PlanOp : public OpKernel {
+class PlanOp : public Kernel {
  public:
-  explicit PlanOp(OpKernelConstruction* c) : OpKernel(c) { OP_REQUIRES_OK(c, c->GetAttr("tables", &tables_)); }
+  explicit PlanOp(OpKernelConstruction* c) : Kernel(c) { OP_REQUIRES_OK(c, c->GetAttr("tables", &tables_)); }
 
  protected:
   using Ids = std::vector<std::vector<IdSpan>>;  // of each table
@@ -146,7 +145,7 @@ class PrepareOp : public PlanOp {
     }
   }
 
-  void Compute(OpKernelContext* c) override {
+  void Work(OpKernelContext* c) override {
     const int features_size = static_cast<int>(table_of_feature_.size());
     OP_REQUIRES(c, c->num_inputs() == features_size || c->num_inputs() == features_size + 1,
                 absl::InvalidArgumentError("one table_of_feature per ids tensor, and at most one tensor of times"));
@@ -178,7 +177,7 @@ class GroupOp : public PlanOp {
  public:
   using PlanOp::PlanOp;
 
-  void Compute(OpKernelContext* c) override {
+  void Work(OpKernelContext* c) override {
     Plan plan;
     OP_REQUIRES_OK(c, ParsePlan(c->input(0), &plan));
     OP_REQUIRES(c, plan.tables().size() == tables().size(),

@@ -15,7 +15,6 @@
 namespace mxrec {
 namespace {
 
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
@@ -30,6 +29,8 @@ REGISTER_OP("MxrecServe")
     .Attr("files: list(string)")
     .Attr("bytes: list(int)")
     .Attr("crc32c: list(int)")
+    .Attr("table_of_padding: list(int) = []")
+    .Attr("padding_keys: list(int) = []")
     .SetIsStateful()
     .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
       tensorflow::shape_inference::ShapeHandle scalar;
@@ -41,10 +42,10 @@ std::string Parent(const std::string& path) {
   return slash == std::string::npos ? ".." : path.substr(0, slash);
 }
 
-class ServeOp : public OpKernel {
+class ServeOp : public Kernel {
  public:
-  explicit ServeOp(OpKernelConstruction* c) : OpKernel(c) {
-    std::vector<int64_t> table_of_file, bytes, crc32c;
+  explicit ServeOp(OpKernelConstruction* c) : Kernel(c) {
+    std::vector<int64_t> table_of_file, bytes, crc32c, table_of_padding, padding_keys;
     std::vector<std::string> files;
     OP_REQUIRES_OK(c, c->GetAttr("tables", &tables_));
     OP_REQUIRES_OK(c, c->GetAttr("directories", &directories_));
@@ -54,12 +55,21 @@ class ServeOp : public OpKernel {
     OP_REQUIRES_OK(c, c->GetAttr("files", &files));
     OP_REQUIRES_OK(c, c->GetAttr("bytes", &bytes));
     OP_REQUIRES_OK(c, c->GetAttr("crc32c", &crc32c));
+    OP_REQUIRES_OK(c, c->GetAttr("table_of_padding", &table_of_padding));
+    OP_REQUIRES_OK(c, c->GetAttr("padding_keys", &padding_keys));
     const size_t count = tables_.size();
     OP_REQUIRES(c, count == directories_.size() && count == dims_.size() && count == rows_.size(),
                 absl::InvalidArgumentError("tables, directories, dims and rows must have equal lengths"));
     OP_REQUIRES(c,
                 files.size() == table_of_file.size() && files.size() == bytes.size() && files.size() == crc32c.size(),
                 absl::InvalidArgumentError("files, table_of_file, bytes and crc32c must have equal lengths"));
+    OP_REQUIRES_OK(c, CheckAttribute("dims", dims_, 1, kMaxDim));
+    OP_REQUIRES_OK(c, CheckAttribute("rows", rows_, 0, INT64_MAX));
+    OP_REQUIRES(c, table_of_padding.size() == padding_keys.size(),
+                absl::InvalidArgumentError("table_of_padding and padding_keys must have equal lengths"));
+    OP_REQUIRES_OK(c, CheckAttribute("table_of_padding", table_of_padding, 0, static_cast<int64_t>(count) - 1));
+    padding_.resize(count);
+    for (size_t i = 0; i < padding_keys.size(); ++i) padding_[table_of_padding[i]].push_back(padding_keys[i]);
     expected_.resize(count);
     for (size_t i = 0; i < files.size(); ++i) {
       OP_REQUIRES(c, table_of_file[i] >= 0 && table_of_file[i] < static_cast<int64_t>(count),
@@ -68,7 +78,10 @@ class ServeOp : public OpKernel {
     }
   }
 
-  void Compute(OpKernelContext* c) override {
+  void Work(OpKernelContext* c) override {
+    OP_REQUIRES(
+        c, c->input(0).dims() == 0,
+        absl::InvalidArgumentError("the asset must be one path, got shape " + c->input(0).shape().DebugString()));
     static std::mutex loading;
     std::lock_guard<std::mutex> lock(loading);
     const std::string asset(c->input(0).scalar<tensorflow::tstring>()());
@@ -84,6 +97,7 @@ class ServeOp : public OpKernel {
     config.name = tables_[t];
     config.dim = static_cast<int>(dims_[t]);
     config.expected_rows = rows_[t];
+    config.padding_keys = padding_[t];
     std::shared_ptr<Table> table;
     MXREC_RETURN_IF_ERROR(Registry::Global().FindOrCreate(config, &table));
     if (table->inserted() > 0) return Status();  // loaded before
@@ -95,6 +109,7 @@ class ServeOp : public OpKernel {
   std::vector<std::string> tables_, directories_;
   std::vector<int64_t> dims_, rows_;
   std::vector<std::vector<CheckpointFile>> expected_;
+  std::vector<std::vector<int64_t>> padding_;  // of each table
 };
 
 REGISTER_KERNEL_BUILDER(Name("MxrecServe").Device(tensorflow::DEVICE_CPU), ServeOp);

@@ -2,6 +2,7 @@
 // unique = false the same row may come several times and its gradients are summed first.
 #include "batch/fold.h"
 #include "batch/grouping.h"
+#include "table/update_rows.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tf/border.h"
@@ -9,7 +10,6 @@
 namespace mxrec {
 namespace {
 
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
@@ -21,6 +21,7 @@ REGISTER_OP("MxrecUpdate")
     .Attr("table: string")
     .Attr("rule: string")
     .Attr("unique: bool")
+    .Attr("nonfinite: {'error', 'skip', 'allow'} = 'error'")  // what becomes of gradients with NaN or infinity
     .SetIsStateful()
     .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
       tensorflow::shape_inference::ShapeHandle unused;
@@ -28,17 +29,18 @@ REGISTER_OP("MxrecUpdate")
       return c->WithRank(c->input(2), 1, &unused);
     });
 
-class UpdateOp : public OpKernel {
+class UpdateOp : public Kernel {
  public:
-  explicit UpdateOp(OpKernelConstruction* c) : OpKernel(c) {
+  explicit UpdateOp(OpKernelConstruction* c) : Kernel(c) {
     std::string rule;
     OP_REQUIRES_OK(c, c->GetAttr("table", &table_));
     OP_REQUIRES_OK(c, c->GetAttr("rule", &rule));
     OP_REQUIRES_OK(c, c->GetAttr("unique", &unique_));
     OP_REQUIRES_OK(c, FindRule(rule, &rule_));
+    OP_REQUIRES_OK(c, ReadNonfinite(c, &nonfinite_));
   }
 
-  void Compute(OpKernelContext* c) override {
+  void Work(OpKernelContext* c) override {
     std::shared_ptr<Table> table;
     OP_REQUIRES_OK(c, FindTable(table_, &table));
     const auto handles = c->input(0).flat<int64_t>();
@@ -49,13 +51,14 @@ class UpdateOp : public OpKernel {
                 absl::InvalidArgumentError("table '" + table_ + "': " + std::to_string(n) + " addresses need [" +
                                            std::to_string(n) + ", " + std::to_string(dim) + "] gradients, got " +
                                            gradient.shape().DebugString()));
-    OP_REQUIRES_OK(c, CheckRule(*rule_, *table, hyper.size()));
+    OP_REQUIRES_OK(c, CheckRule(*rule_, *table, hyper, nonfinite_));
     OP_REQUIRES_OK(c, ToTensorFlow(table->CheckHandles(handles.data(), n)));
-    table->CountMutation();  // the addresses may come from a lookup long ago
     const PoolFor pool(c);
     const float* gradients = gradient.flat<float>().data();
     if (unique_) {
-      Apply(table.get(), hyper.data(), handles.data(), gradients, n, pool);
+      const Status status =
+          UpdateRows(table.get(), *rule_, hyper.data(), handles.data(), gradients, n, nonfinite_, pool);
+      OP_REQUIRES_OK(c, ToTensorFlow(status));
       return;
     }
     Grouping grouping;
@@ -75,20 +78,17 @@ class UpdateOp : public OpKernel {
     FeaturePlan everything;
     everything.size = n;
     Fold(groups, {&everything, gradients, dim}, dim, sums.data(), pool);
-    Apply(table.get(), hyper.data(), grouping.keys().data(), sums.data(), rows, pool);
+    std::vector<int32_t> firsts(rows);
+    for (int64_t r = 0; r < rows; ++r) firsts[r] = groups.positions[groups.offsets[r]];
+    const Status status = UpdateRows(table.get(), *rule_, hyper.data(), grouping.keys().data(), sums.data(), rows,
+                                     nonfinite_, pool, firsts.data());
+    OP_REQUIRES_OK(c, ToTensorFlow(status));
   }
 
  private:
-  void Apply(Table* table, const float* hyper, const int64_t* handles, const float* gradient, int64_t n,
-             const PoolFor& pool) const {
-    const int64_t dim = table->config().dim;
-    pool.Run(n, 30 + dim * (1 + rule_->slots) / 2, [=](int64_t begin, int64_t end) {
-      table->Update(*rule_, hyper, handles + begin, gradient + begin * dim, end - begin);
-    });
-  }
-
   std::string table_;
   const Rule* rule_ = nullptr;
+  Nonfinite nonfinite_ = Nonfinite::kError;
   bool unique_ = true;
 };
 

@@ -1,5 +1,9 @@
 #include "update/rule.h"
 
+#include <sstream>
+
+#include "update/finite.h"
+
 namespace mxrec {
 
 // One per optimizer file. The list below is their only reader, so they have no header; they are functions and not
@@ -27,6 +31,19 @@ const Rule* FindRule(const std::string& name) {
     if (name == rule.name) return &rule;
   }
   return nullptr;
+}
+
+Status CheckHyper(const Rule& rule, const float* hyper) {
+  for (size_t i = 0; i < rule.hyper.size(); ++i) {
+    const bool is_negative = i == 0 && hyper[i] < 0.0f;
+    if (IsFinite(hyper + i, 1) && !is_negative) continue;
+    std::ostringstream message;
+    message << "optimizer '" << rule.name << "': " << rule.hyper[i] << " must be finite"
+            << (i == 0 ? " and not negative" : "") << ", got " << hyper[i] << "; no row was updated"
+            << (i == 0 ? ". Look at the tensor that was given as its learning rate" : "");
+    return Status::InvalidArgument(message.str());
+  }
+  return Status();
 }
 
 std::vector<std::string> RuleNames() {

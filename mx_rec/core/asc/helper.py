@@ -9,18 +9,21 @@ from mx_rec.util.log import logger
 __all__ = ["FeatureSpec", "get_asc_insert_func"]
 
 
-def get_asc_insert_func(tgt_key_specs=None, args_index_list=None, table_names=None, **kwargs):
+def get_asc_insert_func(
+    tgt_key_specs=None, args_index_list=None, table_names=None, is_training=True, dump_graph=False, **unknown
+):
     """A function for `dataset.map` that prepares batches ahead of the training step.
 
     Give either `tgt_key_specs` (a FeatureSpec or a list of them) or `args_index_list` and `table_names` (equal lists:
-    positions in a tuple batch and the tables they read). Keywords: `is_training=True`, `dump_graph=False` (writes the
-    dataset function to ./export_graph/pipeline_graph.pb).
+    positions in a tuple batch and the tables they read). `is_training`: whether the batches will be trained on.
+    `dump_graph` writes the dataset function to ./export_graph/pipeline_graph.pb.
 
     The mapped batch is the old one plus one tensor: in a dict batch under the key `<last key>_read_emb_key`, in a tuple
     batch at the end. Pass the whole batch to `sparse_lookup`. EnvironmentError before `init`.
     """
-    is_training = _check.boolean("is_training", kwargs.get("is_training", True))
-    dump_graph = _check.boolean("dump_graph", kwargs.get("dump_graph", False))
+    _check.nothing_unknown(get_asc_insert_func, unknown)
+    _check.boolean("is_training", is_training)
+    _check.boolean("dump_graph", dump_graph)
     specs = _specs(tgt_key_specs, args_index_list, table_names)
     is_grouped = _commit.needs_groups(is_training)
 

@@ -17,7 +17,9 @@ def start_asc_pipeline() -> None:
     state = _graph.state()
     tables = state.tables
     if not tables:
-        raise RuntimeError("there is no table in this graph: call create_table before start_asc_pipeline")
+        raise RuntimeError(
+            f"there is no table in this graph: call create_table before start_asc_pipeline{_graph.elsewhere()}"
+        )
     if state.is_started:
         return
     state.is_started = True

@@ -2,6 +2,8 @@
 
 from mx_rec._config import local_rank_id, local_rank_size, rank_id, rank_size
 
+# The numbers and names of groups say how the vendor's hardware bundles its messages: without effect here.
+_WORLD = "hccl_world_group"
 _REDUCTIONS = ("sum", "prod", "max", "min")
 
 
@@ -27,7 +29,7 @@ def get_local_rank_size() -> int:
     return local_rank_size()
 
 
-def allreduce(tensor, reduction="sum", *_, **__):
+def allreduce(tensor, reduction="sum", fusion=1, fusion_id=-1, group=_WORLD):
     """The sum (or prod, max, min) of `tensor` over all ranks."""
     if reduction not in _REDUCTIONS:
         raise ValueError(f"`reduction` must be one of {', '.join(_REDUCTIONS)}, got {reduction!r}")
@@ -35,7 +37,7 @@ def allreduce(tensor, reduction="sum", *_, **__):
     return tensor
 
 
-def broadcast(tensors, root_rank=0, *_, **__):
+def broadcast(tensors, root_rank=0, fusion=2, fusion_id=0, group=_WORLD):
     """The tensors of rank `root_rank`, on every rank."""
     if not 0 <= root_rank < rank_size():
         raise ValueError(f"`root_rank` must be in [0, {rank_size() - 1}], got {root_rank!r}")
@@ -43,7 +45,7 @@ def broadcast(tensors, root_rank=0, *_, **__):
     return tensors
 
 
-def allgather(tensor, rank_size=1, *_, **__):
+def allgather(tensor, rank_size=1, group=_WORLD, fusion=0, fusion_id=-1):
     """The ranks' tensors, concatenated along the first axis."""
     _one_rank("allgather")
     return tensor

@@ -1,0 +1,41 @@
+"""Commands that read a checkpoint which a training beside them may replace: what they tell is of one save."""
+
+import contextlib
+import io
+import sys
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from mx_rec.saver import _finding, _manifest, _reading, _steady
+from mx_rec.saver._errors import CheckpointError
+
+_T = TypeVar("_T")
+
+
+def steadily(paths: Sequence[str], read: Callable[..., _T]) -> _T:
+    """Returns read(*checkpoints) of the checkpoints that `paths` mean, and prints what it printed: that of the first
+    time in which they were the same at its end as at its beginning. Files are immutable below a directory of tables,
+    and a save replaces the directory, so what was read meanwhile is of one save. CheckpointError if `read` raises that,
+    or another save always came between."""
+    for _ in range(_steady.ATTEMPTS):
+        # With the encoding of the terminal, by which commands choose their characters.
+        printed = io.TextIOWrapper(io.BytesIO(), encoding=sys.stdout.encoding, errors=sys.stdout.errors)
+        before, failure = [], None
+        try:
+            for path in paths:
+                directory = _finding.find(path)
+                before.append((directory, _manifest.identity(directory)))
+            with contextlib.redirect_stdout(printed):
+                result = read(*(_reading.open_checkpoint(directory) for directory, _ in before))
+        except CheckpointError as error:
+            failure = error
+        if all(_manifest.identity(directory) == identity for directory, identity in before):
+            printed.seek(0)
+            print(printed.read(), end="", flush=True)
+            if failure is not None:
+                raise failure
+            return result
+    raise CheckpointError(
+        f"{' or '.join(map(repr, paths))} was replaced by another save each of the {_steady.ATTEMPTS} times it was "
+        "read; name a checkpoint that stays for a while, one with a step"
+    )

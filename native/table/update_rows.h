@@ -1,0 +1,21 @@
+// UpdateRows: applies a rule to the rows at given addresses, with gradients that are summed already.
+#pragma once
+
+#include <cstdint>
+
+#include "base/parallel.h"
+#include "base/status.h"
+#include "table/nonfinite.h"
+#include "table/table.h"
+#include "update/rule.h"
+
+namespace mxrec {
+
+// Updates `table` with gradient [n, dim], and counts a mutation. kNoRow and frozen rows are passed over.
+// InvalidArgument, and nothing is changed, if `mode` is kError and a row's gradient is not finite; of these the one is
+// named that has the smallest number in `positions` [n], or in `handles` if that is null. REQUIRES: CheckHandles; no
+// row twice; the rule's slots are in the layout.
+Status UpdateRows(Table* table, const Rule& rule, const float* hyper, const int64_t* handles, const float* gradient,
+                  int64_t n, Nonfinite mode, const ParallelFor& parallel, const int32_t* positions = nullptr);
+
+}  // namespace mxrec
