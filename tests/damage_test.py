@@ -105,7 +105,7 @@ DENSE = ["model-1.index", "model-1.data-00000-of-00001"]
 def test_these_are_all_files(scene):
     directory = pathlib.Path(scene[1]).parent
     found = {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
-    assert found == {*FILES, *DENSE, "sparse-model-1/manifest.json", "model-1.meta", "checkpoint"}
+    assert found == {*FILES, *DENSE, "sparse-model-1/manifest.json", "model-1.meta", "checkpoint", ".mx_rec-lock"}
 
 
 @pytest.mark.parametrize("harm", [flips, cuts])
