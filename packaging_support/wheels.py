@@ -52,9 +52,9 @@ def _one(version, scratch):
     _run("cannot be installed here", *pip, "install", tensorflow, "scikit-build-core>=0.10", "cmake", "ninja")
     began, target = time.monotonic(), DIST / f"tf-{version}"
     shutil.rmtree(target, ignore_errors=True)
-    # Shares its objects with `make setup TF=<version>`. Ninja uses all cores; -v shows what it compiles.
+    # Ninja uses all cores; -v shows what it compiles.
     _say(f"  compiling on {os.cpu_count()} cores")
-    options = ("--no-build-isolation", "--no-deps", "-C", f"build-dir={ROOT / 'build' / f'tf-{version}'}", "-w", target)
+    options = ("--no-build-isolation", "--no-deps", "-C", f"build-dir={scratch / 'objects'}", "-w", target)
     _run("the build failed", *pip, "wheel", "-v", *options, ROOT, shows=" Building CXX")
     seconds = time.monotonic() - began
     (wheel,) = target.glob("*.whl")
