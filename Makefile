@@ -11,6 +11,8 @@ endif
 TF ?= $(DEFAULT_TF)
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 FUZZ_SECONDS ?= 60
+# Of each minor version the last one that there is; 2.15.1 needs Python before 3.12.
+WHEELS ?= $(shell $(PYTHON) -c 'import sys; print("2.15.1" if sys.version_info < (3, 12) else "")') 2.16.2 2.18.1 2.20.0 2.21.0
 
 VENV := $(if $(filter $(DEFAULT_TF),$(TF)),.venv,.venv-tf$(TF))
 BIN := $(VENV)/bin
@@ -29,7 +31,7 @@ CXX_FILES = $(shell find native -name '*.h' -o -name '*.cc') $(wildcard tests/*.
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: help setup demo test test-core test-python fuzz bench bench-quick bench-core format check check-style check-core wheel clean
+.PHONY: help setup demo test test-core test-python fuzz bench bench-quick bench-core format check check-style check-core docs wheel wheels clean
 .DELETE_ON_ERROR:
 
 help:
@@ -41,7 +43,9 @@ help:
 	@echo 'make format   format Python and C++'
 	@echo 'make bench    mx_rec beside its peers, into benchmarks/results/; bench-quick: small, in 4 minutes;'
 	@echo '              bench-core: micro benchmarks of the C++ core'
+	@echo 'make docs     the documentation as a site: site/index.html'
 	@echo 'make wheel    dist/*.whl, for TensorFlow $(TF)'
+	@echo 'make wheels   a wheel for each of WHEELS="$(strip $(WHEELS))", tried in new environments: dist/wheels.md'
 	@echo 'make clean    remove build/, dist/ and caches; virtual environments stay'
 	@echo
 	@echo 'Variables: TF=$(TF) (another version gets its own environment)  PYTHON=$(PYTHON)  JOBS=$(JOBS)'
@@ -168,11 +172,28 @@ check-core: build/asan/mxrec_core_tests build/tsan/mxrec_core_tests
 	@echo '== C++ core tests, thread sanitizer'
 	@build/tsan/mxrec_core_tests --gtest_brief=1
 
+# In an environment of its own, without TensorFlow: docstrings are read, not imported. The versions are pyproject.toml's.
+DOCS_TOOLS := .venv-docs/.tools
+$(DOCS_TOOLS): pyproject.toml
+	@echo '== installing MkDocs into .venv-docs'
+	@$(PYTHON) -m venv .venv-docs
+	@.venv-docs/bin/python packaging_support/extra.py docs | xargs -d '\n' .venv-docs/bin/python -m pip -qq \
+	  --disable-pip-version-check install
+	@touch $@
+
+docs: $(DOCS_TOOLS)
+	@echo '== building the documentation'
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build -q --strict
+	@echo 'site/index.html'
+
 wheel: setup
 	@echo '== building the wheel for TensorFlow $(TF)'
 	@$(PIP) wheel $(BUILD) --no-deps -w dist .
 	@ls dist/*.whl
 
+wheels:
+	@$(PYTHON) packaging_support/wheels.py $(WHEELS)
+
 clean:
-	rm -rf build dist .pytest_cache .ruff_cache .hypothesis .venv*/.installed-*
+	rm -rf build dist site .pytest_cache .ruff_cache .hypothesis .venv*/.installed-*
 	@find mx_rec tf_adapter tests packaging_support benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

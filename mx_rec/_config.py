@@ -20,7 +20,25 @@ NONFINITE_GRADIENTS = ("error", "skip", "allow")
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """The keywords of `init`. Steps are limits that the script announces, never a schedule that must be obeyed."""
+    """The keywords of `init`. Steps are limits that the script announces, never a schedule that must be obeyed.
+
+    Args:
+        max_steps, train_steps, eval_steps, save_steps: steps in all, between evaluations, of an evaluation, and between
+            saves; -1: not said. They are checked and told by `ConfigInitializer`, and change nothing.
+        if_load: whether the script restores a checkpoint; told by `ConfigInitializer`.
+        use_dynamic: False: static shape, where every lookup needs a `send_count` (docs/shapes_and_addresses.md).
+        use_dynamic_expansion: True: tables grow without limit, whatever their vocabulary sizes say.
+        bind_cpu, use_lccl: of the vendor's hardware; without effect.
+        is_async_checkpoint: True: saves return before the tables are written (docs/checkpoints.md).
+        is_incremental_checkpoint: True: sessions save on two timers, whole checkpoints and deltas, which the next two
+            set (docs/checkpoints.md).
+        save_checkpoint_due_time: seconds between whole checkpoints.
+        save_delta_checkpoints_secs: seconds between deltas.
+        restore_model_version: the step that restores take instead of the one in the name they are given.
+        recent_key_count_threshold: of the original; warned of above 0, without effect.
+        nonfinite_gradients: what becomes of rows whose gradient holds NaN or infinity. "error": the step fails and
+            updates no row; "skip": such rows stay as they are; "allow": they are updated (docs/tuning.md).
+    """
 
     max_steps: int = -1
     train_steps: int = -1

@@ -257,6 +257,7 @@ def test_the_tools_start_without_tensorflow(run):
         "import sys\nfrom mx_rec import __main__\n"
         f"assert __main__.main(['verify', {str(run)!r}]) == 0\n"
         f"assert __main__.main(['inspect', {str(run)!r}, '--hist']) == 0\n"
+        f"assert __main__.main(['inspect', {str(run)!r}, '--html', {str(run / 'report.html')!r}]) == 0\n"
         f"assert __main__.main(['diff', {str(run)!r}, {str(run)!r}]) == 0\n"
         f"assert __main__.main(['export', {str(run)!r}, {str(run / 'out')!r}]) == 0\n"
         "assert 'tensorflow' not in sys.modules"

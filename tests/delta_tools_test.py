@@ -78,6 +78,18 @@ def test_inspect_tells_the_chain_and_the_rows_of_the_whole_table(run, original, 
     assert json.loads(tool("inspect", run / "model-12", "--json")[1])["chain"] is None
 
 
+def test_a_report_shows_how_tables_grew_over_the_chain(run, original, tool):
+    status, _, _ = tool("inspect", run / "model-9", "--html", run / "report.html")
+    assert status == 0
+    page = (run / "report.html").read_text()
+    for step in (3, 6, 9):
+        rows = sum(len(keys) for keys, _ in original[1][step].values())
+        kind = "delta" if STEPS[step] else "whole"
+        line = f'<td>{NAMES[step]}</td><td>{kind}</td><td class="number">{step}</td><td class="number">{rows:,}</td>'
+        assert line in page
+    assert "model-12" not in page
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_inspect_finds_every_key_in_the_newest_link_that_has_it(step, run, original, tool):
     for name in model.TABLES:

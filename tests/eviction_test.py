@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from mx_rec.core.asc.helper import FeatureSpec, get_asc_insert_func
 from mx_rec.core.asc.manager import start_asc_pipeline
-from mx_rec.core.embedding import sparse_lookup
+from mx_rec.core.embedding import create_table, sparse_lookup
 from mx_rec.core.feature_process import EvictHook, EvictPolicy, evict
-from mx_rec.core.table_stats import TableStatsHook
+from mx_rec.core.table_stats import SAMPLE, TableStatsHook, histograms_of
 from mx_rec.graph.modifier import modify_graph_and_start_emb_cache
 from mx_rec.optimizers.gradient_descent import create_hash_optimizer
 from mx_rec.util.ops import import_host_pipeline_ops
@@ -443,6 +443,39 @@ def test_building_the_graph_again_keeps_thresholds_that_were_changed():
             assert fed.table.native.tracking.access_threshold == 9
 
 
+def histograms(table):
+    return {value.tag: value.histo for value in histograms_of([table]).value}
+
+
+def test_histograms_are_of_the_norms_and_counts_of_rows(started):
+    fed = Fed(initial=3.0, rate=0.0)
+    assert histograms(fed.table) == {}, "an empty table has none"
+    fed.step(1, 2, 2, 3, 3, 3, 3)
+    found = histograms(fed.table)
+    assert sorted(found) == ["mx_rec/t/count", "mx_rec/t/norm"]
+    norm, count = found["mx_rec/t/norm"], found["mx_rec/t/count"]
+    assert (norm.num, norm.min, norm.max) == (3, pytest.approx(np.sqrt(18)), pytest.approx(np.sqrt(18)))
+    assert sum(norm.bucket) == 3 and len(norm.bucket) == len(norm.bucket_limit)
+    assert (count.num, count.min, count.max, count.sum, count.sum_squares) == (3, 1, 4, 7, 21)
+    assert dict(zip(count.bucket_limit, count.bucket)) == {1: 0, 2: 1, 4: 1, 8: 1}
+
+
+def test_histograms_are_of_a_sample_and_leave_out_what_is_not_finite(started):
+    keys = np.arange(5 * SAMPLE)
+    table = create_table(tf.int64, 2, "t", v1.constant_initializer(0.0), device_vocabulary_size=len(keys))
+    rows = np.random.RandomState(1).normal(size=(len(keys), 1, 2)).astype(np.float32)
+    rows[0] = np.nan
+    table.native.write(keys, rows)
+    found = histograms(table)
+    assert sorted(found) == ["mx_rec/t/norm"], "it does not count its keys"
+    norm = found["mx_rec/t/norm"]
+    assert SAMPLE - 1 <= norm.num == sum(norm.bucket) <= SAMPLE
+    mean = np.linalg.norm(rows[1:], axis=-1).mean()
+    assert norm.sum / norm.num == pytest.approx(mean, rel=0.05), "by hash, as good as by lot"
+    table.native.write(keys, np.full_like(rows, np.inf))
+    assert histograms(table) == {}
+
+
 def test_stats_go_to_the_log_and_to_tensorboard(tmp_path, started, caplog):
     hooks = [TableStatsHook(every_n_steps=4, output_dir=str(tmp_path))]
     with caplog.at_level(logging.INFO, logger="mx_rec"):
@@ -454,6 +487,8 @@ def test_stats_go_to_the_log_and_to_tensorboard(tmp_path, started, caplog):
         for event in v1.train.summary_iterator(str(tmp_path / name)):
             for value in event.summary.value:
                 scalars.setdefault(value.tag, {})[event.step] = value.simple_value
+    for name in ("norm", "count"):
+        assert list(scalars.pop(f"mx_rec/t/{name}")) == [4, 8, 10]
     assert scalars["mx_rec/t/rows"] == {4: 4, 8: 8, 10: 10}
     for name, value in table.stats().items():
         assert scalars[f"mx_rec/t/{name}"][10] == value

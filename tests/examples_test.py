@@ -5,15 +5,19 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+from benchmarks import movielens_data
 
 EXAMPLES = sorted((pathlib.Path(__file__).parent.parent / "examples").glob("*.py"))
 # Those with a test of their own below.
-CHECKED = ("estimator", "estimator_warm_start")
+CHECKED = ("estimator", "estimator_warm_start", "movielens_four_ways")
 
 
-def run(script, directory):
-    done = subprocess.run([sys.executable, str(script)], cwd=directory, capture_output=True, text=True, timeout=300)
+def run(script, directory, *arguments):
+    command = [sys.executable, script, *arguments]
+    done = subprocess.run(list(map(str, command)), cwd=directory, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout + done.stderr
 
@@ -21,6 +25,33 @@ def run(script, directory):
 @pytest.mark.parametrize("script", [path for path in EXAMPLES if path.stem not in CHECKED], ids=lambda path: path.stem)
 def test_runs(script, tmp_path):
     run(script, tmp_path)
+
+
+def aucs(output):
+    return dict(re.findall(r"^(\w.*?) +AUC ([0-9.]+)", output, re.MULTILINE))
+
+
+@pytest.mark.parametrize("data", ["generated", "MovieLens"])
+def test_four_ways_to_train_a_model_reach_the_same_auc(data, tmp_path):
+    script = next(path for path in EXAMPLES if path.stem == "movielens_four_ways")
+    arguments = ["--count", 10_000]
+    if data == "MovieLens":
+        arguments = ["--ratings", tmp_path / "u.data"]
+        write_ratings(tmp_path / "u.data", 20_000)
+    found = {way: float(auc) for way, auc in aucs(run(script, tmp_path, *arguments)).items()}
+    assert list(found) == ["stock", "feature specs", "graph modification", "estimator"]
+    assert max(found.values()) - min(found.values()) <= 0.003
+    assert min(found.values()) > 0.6, "it learns: 0.5 is a guess"
+
+
+def write_ratings(path, count):
+    """The first ratings of MovieLens-100K as its file u.data has them, if they can be had."""
+    try:
+        ratings = movielens_data.load(pathlib.Path("~/.cache/mx_rec").expanduser()).first(count)
+    except movielens_data.Missing as reason:
+        pytest.skip(f"MovieLens-100K is not there: {reason}")
+    columns = (ratings.user + 1, ratings.movie + 1, np.where(ratings.label > 0, 5, 1), ratings.time)
+    np.savetxt(path, np.stack(columns, axis=1), "%d", "\t")
 
 
 def test_by_address_example_goes_on_from_its_last_step(tmp_path):

@@ -225,6 +225,17 @@ class NativeTable:
             if count.value <= capacity:
                 return out[: count.value]
 
+    def some_keys(self, count: int) -> np.ndarray:
+        """Up to `count` keys that have a row, int64, as good as drawn by lot, in a time that the table's size has no
+        part in."""
+        out, found = np.empty(count, np.int64), ctypes.c_int64()
+        check(
+            library.core().mxrec_table_some_keys(
+                self._encoded, _pointer(out, _I64), ctypes.c_int64(count), ctypes.byref(found)
+            )
+        )
+        return out[: found.value]
+
     def read(self, keys) -> tuple[np.ndarray, np.ndarray]:
         """(values [n, 1 + slots, dim], found [n]) of `keys`; zeros where a key has no row. Changes nothing."""
         keys = np.ascontiguousarray(keys, np.int64).reshape(-1)

@@ -9,7 +9,7 @@ import time
 import tensorflow as tf
 from tqdm import tqdm
 
-from mx_rec.core.table_stats import summary_of
+from mx_rec.core.table_stats import histograms_of, summary_of
 
 _LOG_EVERY = 10  # steps between points of the loss curve
 _REFRESH = 0.5  # seconds between updates of the bar's numbers
@@ -88,6 +88,7 @@ class Report:
             self._window, self._losses = (self.steps, self._seconds), []
         self._log(step, **points)
         self._writer.add_summary(summary_of(self._stats()), global_step=step)
+        self._writer.add_summary(histograms_of(self._tables.values()), global_step=step)
         self._writer.flush()
         say(text)
 

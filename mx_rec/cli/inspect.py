@@ -7,15 +7,17 @@ import sys
 
 import numpy as np
 
-from mx_rec.cli import verify
+from mx_rec.cli import _html_report, _profile, verify
 from mx_rec.cli._steadily import steadily
-from mx_rec.saver import _reading, _table_files
+from mx_rec.saver import _reading
 from mx_rec.saver._errors import CheckpointError
 
 _DESCRIPTION = """\
 Shows the tables of a checkpoint: rows, columns, sizes, the thresholds of admission and eviction, whether the dense part
 belongs to them; of a delta, the checkpoints it builds on, and the tables that they make together. Then checks all files
-as `verify` does. The exit status is 1 if something is damaged.
+as `verify` does. The exit status is 1 if something is damaged. With --html, writes a page with pictures: how norms,
+counts and ages are spread, how many rows an eviction would free by its threshold, and, of several checkpoints or a
+delta, how the tables grew; the newest is shown in detail and checked.
 """
 _DENSE = {
     "fits": "fits: written by the same save",
@@ -33,20 +35,32 @@ def add_command(commands) -> None:
     parser = commands.add_parser("inspect", help="show what a checkpoint holds", description=_DESCRIPTION)
     parser.add_argument(
         "path",
+        nargs="+",
         metavar="PATH",
-        help="a prefix (D/model-7), a sparse directory (D/sparse-model-7), or a directory: the latest in it",
+        help="a prefix (D/model-7), a sparse directory (D/sparse-model-7), or a directory: the latest in it; several "
+        "with --html",
     )
-    parser.add_argument("--table", metavar="T", help="of this table alone: --key, --hist")
+    parser.add_argument("--table", metavar="T", help="of this table alone: --key, --hist, --html")
     parser.add_argument("--key", type=int, action="append", default=[], metavar="K", help="show its row; repeatable")
     parser.add_argument("--hist", action="store_true", help="plot the norms of embeddings and slots, and counts")
     parser.add_argument("--no-check", action="store_true", help="do not read and check all files")
     parser.add_argument("--json", action="store_true", help="print JSON, with null for numbers that are not finite")
+    parser.add_argument("--html", metavar="FILE", help="write a page with pictures: one file that works offline")
     parser.set_defaults(run=run)
 
 
 def run(options) -> int:
     """Runs the command; returns the exit status."""
-    return steadily([options.path], lambda checkpoint: _show(checkpoint, options))
+    if options.html is not None:
+        if options.json or options.key or options.hist:
+            raise CheckpointError("`--html` excludes --json, --key and --hist: call `inspect` twice")
+        return _html_report.write(options.html, options.path, options.table, not options.no_check)
+    if len(options.path) > 1:
+        raise CheckpointError(
+            f"several checkpoints need `--html FILE`, got {len(options.path)} without it; `diff` compares two, "
+            "`verify` checks many"
+        )
+    return steadily(options.path, lambda checkpoint: _show(checkpoint, options))
 
 
 def _show(checkpoint, options):
@@ -155,7 +169,7 @@ def _number(x):
 
 def _histograms(table):
     """{what: its distribution}; norms are Euclidean."""
-    plots = {f"{name} norm": _norms(table.floats(name)) for name in ("embedding", *table.slots)}
+    plots = {f"{name} norm": _all_norms(table.floats(name)) for name in ("embedding", *table.slots)}
     plots = {name: _linear_bins(norms) for name, norms in plots.items()}
     history = table.history()
     if history is not None:
@@ -163,13 +177,8 @@ def _histograms(table):
     return plots
 
 
-def _norms(column):
-    norms = np.empty(len(column), np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for part in _table_files.chunks(len(column)):
-            block = np.asarray(column[part], np.float64)
-            norms[part] = np.sqrt(np.einsum("ij,ij->i", block, block))
-    return norms
+def _all_norms(column):
+    return np.concatenate([np.empty(0, np.float32), *_profile.norms(column)])
 
 
 def _linear_bins(values):

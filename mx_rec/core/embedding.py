@@ -54,8 +54,7 @@ def create_table(
         is_save: whether checkpoints include the table.
         init_param: multiplies the initial values, a float in [-10, 10].
         padding_keys, padding_keys_mask, padding_keys_len: keys whose rows are looked up but never updated, and count
-            for nothing in lookups with a `combiner`; all three
-            or none.
+            for nothing in lookups with a `combiner`; all three or none.
         is_dp, all2all_gradients_op, enable_merge, shard_num, fusion_optimizer_var, hashtable_threshold: checked; with
             one rank they make no difference (docs/tuning.md). Tables are never merged: one op serves all of a batch.
         value_dtype: tf.float32.

@@ -25,15 +25,16 @@ _SLICE = 1 << 18
 class EvictPolicy:
     """Which rows go. Every row has a score; those that are too old or too low go, or the lowest until `keep` are left.
 
-    by: "time", the data time of the key's last occurrence; "step", its training step; "count", its occurrences,
-        weighted by `faae_coefficient`; "norm", the L2 norm of its embedding.
-    older_than: for "time" and "step": rows go whose key did not occur for so many seconds or steps. By default, for
-        "time", each table's own `eviction_threshold`.
-    below: for "count" and "norm": rows go that have less.
-    keep: instead of either, how many rows each table may keep.
-    tables: names of tables or tables; by default all of the default graph, or of the process if that graph has none,
-        that have what is needed: an `eviction_threshold` where nothing else says what is old, counts where the score is
-        one of them.
+    Args:
+        by: "time", the data time of the key's last occurrence; "step", its training step; "count", its occurrences,
+            weighted by `faae_coefficient`; "norm", the L2 norm of its embedding.
+        older_than: for "time" and "step": rows go whose key did not occur for so many seconds or steps. By default, for
+            "time", each table's own `eviction_threshold`.
+        below: for "count" and "norm": rows go that have less.
+        keep: instead of either, how many rows each table may keep.
+        tables: names of tables or tables; by default all of the default graph, or of the process if that graph has
+            none, that have what is needed: an `eviction_threshold` where nothing else says what is old, counts where
+            the score is one of them.
 
     All but "norm" need a table that counts: `access_threshold=0` counts and refuses nothing.
     """

@@ -49,7 +49,7 @@ _IGNORED = {
 
 
 def init(*args, **kwargs) -> None:
-    """Starts mx_rec in this process. Keywords, ranges and defaults: `mx_rec._config.Config`.
+    """Starts mx_rec in this process. The keywords are the fields of `mx_rec._config.Config`, with its defaults.
 
     The old form `init(use_mpi, rank_id=…, train_interval=…)` is understood too. Raises ValueError for a bad value,
     TypeError for an unknown keyword, EnvironmentError if mx_rec is running already.
@@ -163,6 +163,7 @@ class TrainParamsConfig:
         return modifier.batch_of(is_training)
 
     def get_training_mode_channel_id(self, is_training) -> int:
+        """0 for training, 1 for evaluation."""
         return 0 if _check.boolean("is_training", is_training) else 1
 
 
@@ -171,15 +172,18 @@ class SparseEmbedConfig:
 
     @property
     def table_instance_dict(self):
+        """{name: table} of the default graph."""
         from mx_rec.core import _graph
 
         return dict(_graph.tables_here("table_instance_dict"))
 
     @property
     def table_name_set(self):
+        """The names of all tables of the default graph."""
         return set(self.table_instance_dict)
 
     def get_table_instance_by_name(self, name):
+        """The table of this name in the default graph; KeyError, naming those that it has, if there is none."""
         tables = self.table_instance_dict
         if name not in tables:
             from mx_rec.core import _graph
@@ -190,7 +194,8 @@ class SparseEmbedConfig:
 
 
 class ConfigInitializer:
-    """The settings of the process; one instance, `ConfigInitializer.get_instance()`."""
+    """The settings of the process; one instance, `ConfigInitializer.get_instance()`. The keywords of `init` are
+    attributes of it."""
 
     _instance = None
 
@@ -208,6 +213,7 @@ class ConfigInitializer:
 
     @property
     def if_load(self) -> bool:
+        """What `init(if_load=...)` said, or was set since."""
         return process.if_load
 
     @if_load.setter
@@ -216,6 +222,7 @@ class ConfigInitializer:
 
     @property
     def use_static(self) -> bool:
+        """Whether shapes are static: `init(use_dynamic=False)`."""
         return not _config.current().use_dynamic
 
     @property
@@ -233,14 +240,17 @@ class ConfigInitializer:
 
 
 def get_initializer(is_training):
+    """The op that initializes the iterator that graph modification made; see `TrainParamsConfig.get_initializer`."""
     return ConfigInitializer.get_instance().train_params_config.get_initializer(is_training)
 
 
 def get_target_batch(is_training):
+    """The batch of the iterator that graph modification made; see `TrainParamsConfig.get_target_batch`."""
     return ConfigInitializer.get_instance().train_params_config.get_target_batch(is_training)
 
 
 def get_use_dynamic_expansion() -> bool:
+    """Whether tables grow without limit: `init(use_dynamic_expansion=...)`."""
     return _config.current().use_dynamic_expansion
 
 
@@ -250,34 +260,42 @@ def is_mpi_in_use() -> bool:
 
 
 def set_if_load(if_load) -> None:
+    """Notes whether the script restores a checkpoint; without effect on restores."""
     ConfigInitializer.get_instance().if_load = if_load
 
 
 def get_if_load() -> bool:
+    """What `init(if_load=...)` or `set_if_load` said."""
     return ConfigInitializer.get_instance().if_load
 
 
 def get_train_interval() -> int:
+    """What `init(train_steps=...)` or `set_train_interval` said."""
     return _config.current().train_steps
 
 
 def set_train_interval(steps) -> None:
+    """Changes the announced number of training steps between two evaluations."""
     process.config = dataclasses.replace(_config.current(), train_steps=steps)
 
 
 def get_eval_steps() -> int:
+    """What `init(eval_steps=...)` or `set_eval_steps` said."""
     return _config.current().eval_steps
 
 
 def set_eval_steps(steps) -> None:
+    """Changes the announced number of steps of an evaluation."""
     process.config = dataclasses.replace(_config.current(), eval_steps=steps)
 
 
 def set_ascend_global_hashtable_collection(name) -> None:
+    """Names the graph collection for the anchor variables of tables that are made from now on."""
     ConfigInitializer.get_instance().train_params_config.ascend_global_hashtable_collection = name
 
 
 def get_ascend_global_hashtable_collection() -> str:
+    """The name of the graph collection that holds the tables' anchor variables."""
     return ConfigInitializer.get_instance().train_params_config.ascend_global_hashtable_collection
 
 

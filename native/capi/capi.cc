@@ -241,6 +241,15 @@ int mxrec_table_keys(const char* name, int64_t* out, int64_t capacity, int64_t* 
   });
 }
 
+int mxrec_table_some_keys(const char* name, int64_t* out, int64_t capacity, int64_t* n) {
+  return mxrec::WithTable(name, [&](Table& table) {
+    const std::vector<int64_t> keys = table.SomeKeys(capacity);
+    std::copy(keys.begin(), keys.end(), out);
+    *n = static_cast<int64_t>(keys.size());
+    return Status();
+  });
+}
+
 int mxrec_table_erase(const char* name, const int64_t* keys, int64_t n, int64_t* erased) {
   return mxrec::WithTable(name, [&](Table& table) {
     *erased = table.Erase(keys, n);

@@ -70,6 +70,16 @@ class KeyIndex {
     }
   }
 
+  // Appends the first `count` keys in the order of ForEach, or all if there are fewer. Their place follows from their
+  // hash, so they are as good as drawn by lot; and the others are not walked over.
+  void AppendSome(int64_t count, std::vector<int64_t>* keys) const {
+    for (uint64_t c = 0; chunks_ != nullptr && c <= mask_ && count > 0; ++c) {
+      for (uint32_t used = chunks_[c].used; used != 0 && count > 0; used &= used - 1, --count) {
+        keys->push_back(chunks_[c].keys[__builtin_ctz(used)]);
+      }
+    }
+  }
+
   // Removes the keys for which is_victim(key, row) holds, in the order of ForEach. request(row) is called for every row
   // a little earlier, to request from memory what is_victim reads of it.
   template <typename Request, typename IsVictim>

@@ -98,6 +98,15 @@ int64_t Table::Tag(int64_t use) const {
   return (number & kTagMask) << kTagShift;
 }
 
+std::vector<int64_t> Table::SomeKeys(int64_t count) const {
+  std::vector<int64_t> keys;
+  for (int s = 0; s < shards() && static_cast<int64_t>(keys.size()) < count; ++s) {
+    std::shared_lock<std::shared_mutex> lock(shards_[s].mutex);
+    shards_[s].index.AppendSome(count - static_cast<int64_t>(keys.size()), &keys);
+  }
+  return keys;
+}
+
 // Shares the locks of the shards of some keys until it dies. It takes them in ascending order: readers that wait for
 // each other's locks in any order can be stuck for good once writers wait for them, too.
 class Table::SharedLocks {

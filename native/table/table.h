@@ -249,6 +249,10 @@ class Table {
     shards_[shard].index.ForEach([&](int64_t key, uint32_t row) { fn(key, int64_t{row}); });
   }
 
+  // Some of the keys that have a row, `count` or all of them: whoever looks at a sample need not walk over the table.
+  // Which ones, their hashes decide.
+  std::vector<int64_t> SomeKeys(int64_t count) const;
+
   // From now on the table follows which of its rows change (changes.h), so that it can be saved while it is trained;
   // `keys`: also which keys lose their rows or become known without a row, so that what has changed can be saved
   // alone. REQUIRES: no step is running.

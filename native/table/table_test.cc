@@ -31,6 +31,22 @@ TEST(Table, NewRowsStartFromTheKeysInitialValuesInAnyOrder) {
   }
 }
 
+TEST(Table, SomeKeysAreDistinctAndHaveRows) {
+  const auto table = Make(Config());
+  EXPECT_TRUE(table->SomeKeys(10).empty());
+  MustInsert(table.get(), Range(0, 500));
+  for (const int64_t count : {0, 1, 10, 499, 500, 1000}) {
+    const Keys keys = table->SomeKeys(count);
+    EXPECT_EQ(keys.size(), std::min<int64_t>(count, 500));
+    const std::set<int64_t> distinct(keys.begin(), keys.end());
+    EXPECT_EQ(distinct.size(), keys.size());
+    if (!distinct.empty()) {
+      EXPECT_GE(*distinct.begin(), 0);
+      EXPECT_LT(*distinct.rbegin(), 500);
+    }
+  }
+}
+
 TEST(Table, EvaluationChangesNoByte) {
   const auto table = Make(Config(), {{"m", 0.5f}});
   MustInsert(table.get(), Range(0, 200));

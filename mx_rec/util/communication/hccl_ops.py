@@ -13,10 +13,12 @@ def _one_rank(what):
 
 
 def get_rank_id() -> int:
+    """This process's rank: what the MPI launcher says, or 0."""
     return rank_id()
 
 
 def get_rank_size() -> int:
+    """The number of ranks: what the MPI launcher says, or 1."""
     return rank_size()
 
 
@@ -26,6 +28,7 @@ def get_device_id() -> int:
 
 
 def get_local_rank_size() -> int:
+    """The number of ranks on this machine: what the MPI launcher says, or 1."""
     return local_rank_size()
 
 
