@@ -254,6 +254,17 @@ class NativeTable:
             )
         )
 
+    def assign(self, keys: np.ndarray, embeddings: np.ndarray) -> None:
+        """Gives keys, int64 [n] and none of them twice, their embeddings, float32 [n, dim].
+
+        Slots of rows that are there stay, those of new rows have their initial values. After a failure, all is as
+        before."""
+        check(
+            library.core().mxrec_table_assign(
+                self._encoded, _pointer(keys, _I64), ctypes.c_int64(keys.size), _pointer(embeddings, _F32)
+            )
+        )
+
     def erase(self, keys) -> int:
         """Removes the keys that are present; returns how many."""
         keys = np.ascontiguousarray(keys, np.int64).reshape(-1)

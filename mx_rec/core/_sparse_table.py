@@ -3,9 +3,13 @@
 import dataclasses
 from typing import Optional
 
+import numpy as np
+import numpy.typing as npt
+
 from mx_rec import _config
+from mx_rec._native import table as native_table
 from mx_rec._native.table import DiskTier, NativeTable
-from mx_rec.core import _initializer
+from mx_rec.core import _initializer, _row_access
 from mx_rec.util.log import logger
 
 
@@ -76,6 +80,7 @@ class BaseSparseEmbedding:
         self.warm_started = None
         self.asked = {}  # what lookups of this graph ask of admission and eviction (core/_tracking.py)
         spec = _initializer.convert(initializer, options.name, options.dim, options.rows, options.init_param)
+        self.generation = native_table.generation()
         self.native = NativeTable(
             options.name, options.dim, self.native_limit, spec, options.padding_keys, options.tier, options.rows
         )
@@ -153,6 +158,30 @@ class BaseSparseEmbedding:
     def capacity(self) -> int:
         """The most rows the table may hold; with dynamic expansion, the rows allocated so far."""
         return self.native.facts().capacity
+
+    def assign(self, keys: npt.ArrayLike, rows: npt.ArrayLike) -> None:
+        """Gives `keys`, [n] integers, the embeddings `rows`, [n, dim] floats: pretrained vectors, say.
+
+        A key without a row gets one, whatever the admission threshold, with the optimizer's slots at their initial
+        values. A row that is there keeps its slots, counts and times; only its embedding is replaced. Padding keys may
+        be assigned, too. Checkpoints, also incremental ones, hold the rows as if they had been trained.
+
+        Call it between two `session.run`, never beside one. Initializing variables does not touch tables, so it may
+        come before or after; a restore replaces all rows.
+
+        Raises ValueError for keys of another kind, range or twice, for rows of another shape or kind or that are not
+        finite in float32, MemoryError if the table may not hold that many rows or memory is used up, OSError if a disk
+        tier fails. After any of them the table is as it was.
+        """
+        _row_access.assign(self, keys, rows)
+
+    def read(self, keys: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """(embeddings, float32 of shape `keys.shape + [dim]`; which keys have a row, bool of shape `keys.shape`).
+
+        Keys without a row read zeros, as in an evaluation. Nothing changes: no row is made, counted or brought back
+        from disk. Call it between two `session.run`. Raises ValueError for keys that are no integers or out of range.
+        """
+        return _row_access.read(self, keys)
 
     def stats(self) -> dict:
         """Numbers of this moment; admitted = rows + evicted, seen = admitted + refused.

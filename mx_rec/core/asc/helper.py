@@ -12,7 +12,7 @@ __all__ = ["FeatureSpec", "get_asc_insert_func"]
 def get_asc_insert_func(
     tgt_key_specs=None, args_index_list=None, table_names=None, is_training=True, dump_graph=False, **unknown
 ):
-    """A function for `dataset.map` that prepares batches ahead of the training step.
+    """A function for `dataset.map` that prepares batches ahead of the training step. Map it after `.batch()`.
 
     Give either `tgt_key_specs` (a FeatureSpec or a list of them) or `args_index_list` and `table_names` (equal lists:
     positions in a tuple batch and the tables they read). `is_training`: whether the batches will be trained on.
