@@ -183,7 +183,7 @@ class BaseSparseEmbedding:
         """
         return _row_access.read(self, keys)
 
-    def stats(self) -> dict:
+    def stats(self) -> dict[str, float]:
         """Numbers of this moment; admitted = rows + evicted, seen = admitted + refused.
 
         rows: keys that have a row now. capacity: rows there is room for. bytes: memory of rows, index and counts.
@@ -213,7 +213,7 @@ class BaseSparseEmbedding:
             **self._tier_stats(),
         }
 
-    def _tier_stats(self) -> dict:
+    def _tier_stats(self) -> dict[str, float]:
         tier = self.native.tier
         if tier is None:
             return {}
@@ -276,7 +276,7 @@ class BaseSparseEmbedding:
     def slice_ssd_vocabulary_size(self) -> int:
         return self._options.ssd_vocabulary_size
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<table '{self.table_name}': dim {self.embedding_size}>"
 
 

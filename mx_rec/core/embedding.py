@@ -1,6 +1,10 @@
 """Tables and lookups: create_table and sparse_lookup."""
 
+from __future__ import annotations
+
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Callable, Literal, overload
 
 from mx_rec import _check, _config
 from mx_rec.constants.constants import MAX_VOCABULARY_SIZE, All2allGradientsOp
@@ -9,34 +13,39 @@ from mx_rec.core._sparse_table import BaseSparseEmbedding, TableOptions
 from mx_rec.core.asc.feature_spec import FeatureSpec
 from mx_rec.util.log import logger
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import tensorflow as tf
+    from typing_extensions import Never
+
 __all__ = ["BaseSparseEmbedding", "create_table", "sparse_lookup"]
 
 
 def create_table(
-    key_dtype,
-    dim,
-    name,
-    emb_initializer,
-    device_vocabulary_size=1,
-    host_vocabulary_size=0,
-    ssd_vocabulary_size=0,
-    ssd_data_path=None,
-    is_save=True,
-    is_dp=False,
-    init_param=1.0,
-    all2all_gradients_op="sum_gradients",
-    enable_merge=False,
-    padding_keys=None,
-    padding_keys_mask=False,
-    padding_keys_len=None,
-    value_dtype=None,
-    shard_num=1,
-    fusion_optimizer_var=True,
-    hashtable_threshold=0,
-    admission_filter_bytes=0,
-    optimizer_list=None,
-    **unknown,
-):
+    key_dtype: tf.DType,
+    dim: int | tf.TensorShape,
+    name: str,
+    emb_initializer: Callable[..., Any],
+    device_vocabulary_size: int = 1,
+    host_vocabulary_size: int = 0,
+    ssd_vocabulary_size: int = 0,
+    ssd_data_path: Sequence[str] | None = None,
+    is_save: bool = True,
+    is_dp: bool = False,
+    init_param: float = 1.0,
+    all2all_gradients_op: str = "sum_gradients",
+    enable_merge: bool = False,
+    padding_keys: int | Sequence[int] | None = None,
+    padding_keys_mask: bool = False,
+    padding_keys_len: int | None = None,
+    value_dtype: tf.DType | None = None,
+    shard_num: int = 1,
+    fusion_optimizer_var: bool = True,
+    hashtable_threshold: int = 0,
+    admission_filter_bytes: int = 0,
+    optimizer_list: object = None,
+    **unknown: Never,
+) -> BaseSparseEmbedding:
     """A sparse table: an embedding row of `dim` floats for every key that training meets.
 
     Args:
@@ -133,24 +142,58 @@ def create_table(
     return table
 
 
+@overload
 def sparse_lookup(
-    hashtable,
-    ids,
-    send_count=None,
-    is_train=True,
-    name=None,
-    modify_graph=False,
-    batch=None,
-    access_and_evict_config=None,
-    is_grad=True,
-    serving_default_value=None,
-    combiner=None,
-    dim=None,
-    multi_lookup=None,
-    lookup_ids=None,
-    feature_spec_name_ids_dict=None,
-    **unknown,
-):
+    hashtable: BaseSparseEmbedding,
+    ids: list[FeatureSpec] | tuple[FeatureSpec, ...],
+    send_count: int | None = None,
+    is_train: bool = True,
+    name: str | None = None,
+    modify_graph: bool = False,
+    batch: Any = None,
+    **options: Any,
+) -> tf.Tensor | list[tf.Tensor]: ...
+
+
+@overload
+def sparse_lookup(
+    hashtable: BaseSparseEmbedding,
+    ids: FeatureSpec | tf.Tensor | npt.ArrayLike,
+    send_count: int | None = None,
+    is_train: bool = True,
+    name: str | None = None,
+    modify_graph: bool = False,
+    batch: Any = None,
+    access_and_evict_config: dict[str, int | None] | None = None,
+    is_grad: bool = True,
+    serving_default_value: tf.Tensor | None = None,
+    combiner: Literal["sum", "mean", "sqrtn"] | None = None,
+    dim: int | tf.TensorShape | None = None,
+    multi_lookup: object = None,
+    lookup_ids: object = None,
+    feature_spec_name_ids_dict: object = None,
+    **unknown: Never,
+) -> tf.Tensor: ...
+
+
+def sparse_lookup(
+    hashtable: BaseSparseEmbedding,
+    ids: FeatureSpec | Sequence[FeatureSpec] | tf.Tensor | npt.ArrayLike,
+    send_count: int | None = None,
+    is_train: bool = True,
+    name: str | None = None,
+    modify_graph: bool = False,
+    batch: Any = None,
+    access_and_evict_config: dict[str, int | None] | None = None,
+    is_grad: bool = True,
+    serving_default_value: tf.Tensor | None = None,
+    combiner: Literal["sum", "mean", "sqrtn"] | None = None,
+    dim: int | tf.TensorShape | None = None,
+    multi_lookup: object = None,
+    lookup_ids: object = None,
+    feature_spec_name_ids_dict: object = None,
+    **unknown: Never,
+) -> tf.Tensor | list[tf.Tensor]:
     """The embeddings of `ids`: a float32 tensor of shape `ids.shape + [dim]`, or `ids.shape[:-1] + [dim]` if pooled.
 
     Args:

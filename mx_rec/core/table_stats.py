@@ -1,5 +1,7 @@
 """Tables in the log and in TensorBoard: how many rows they have, whom they refuse, what is evicted, how much memory."""
 
+from typing import Optional
+
 import tensorflow as tf
 
 from mx_rec import _check
@@ -30,7 +32,7 @@ class TableStatsHook(v1.train.SessionRunHook):
         output_dir: also write them there, for TensorBoard; for instance the Estimator's model_dir.
     """
 
-    def __init__(self, every_n_steps=100, output_dir=None):
+    def __init__(self, every_n_steps: int = 100, output_dir: Optional[str] = None) -> None:
         self._every = _check.integer("every_n_steps", every_n_steps, 1, _check.MAX_INT32)
         self._output_dir = None if output_dir is None else _check.text("output_dir", output_dir, 1024)
         self._writer = None

@@ -1,13 +1,22 @@
 """Starting and ending mx_rec in a process, and the settings in between."""
 
+from __future__ import annotations
+
 import dataclasses
 import os
 import sys
+from typing import TYPE_CHECKING, Any
 
 from mx_rec import _check, _config
 from mx_rec._config import process
 from mx_rec.util.communication.hccl_ops import get_device_id, get_rank_id, get_rank_size
 from mx_rec.util.log import logger
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from mx_rec.core._sparse_table import BaseSparseEmbedding
+    from mx_rec.util._init_options import InitOptions
 
 __all__ = [
     "ConfigInitializer",
@@ -48,7 +57,7 @@ _IGNORED = {
 }
 
 
-def init(*args, **kwargs) -> None:
+def init(*args: bool, **kwargs: Unpack[InitOptions]) -> None:
     """Starts mx_rec in this process. Keywords, ranges and defaults: `mx_rec._config.Config`.
 
     The old form `init(use_mpi, rank_id=…, train_interval=…)` is understood too. Raises ValueError for a bad value,
@@ -136,17 +145,17 @@ class TrainParamsConfig:
         return process.hashtable_collection
 
     @ascend_global_hashtable_collection.setter
-    def ascend_global_hashtable_collection(self, name):
+    def ascend_global_hashtable_collection(self, name: str) -> None:
         process.hashtable_collection = _check.text("ascend_global_hashtable_collection", name, 255)
 
     @property
-    def sparse_dir(self):
+    def sparse_dir(self) -> str | None:
         """The directory of the last saved tables, or None."""
         from mx_rec.saver import saver
 
         return saver.last_sparse_dir()
 
-    def get_initializer(self, is_training):
+    def get_initializer(self, is_training: bool) -> Any:
         """The op that initializes the iterator that graph modification put in place for training or for evaluation;
         None if it replaced none, or only one-shot iterators."""
         _check.boolean("is_training", is_training)
@@ -154,7 +163,7 @@ class TrainParamsConfig:
 
         return modifier.initializer_of(is_training)
 
-    def get_target_batch(self, is_training):
+    def get_target_batch(self, is_training: bool) -> Any:
         """The batch of the iterator that graph modification put in place; None if it replaced none. It has the
         structure that was given to `sparse_lookup(batch=...)`; without that, it is a flat tuple."""
         _check.boolean("is_training", is_training)
@@ -162,7 +171,7 @@ class TrainParamsConfig:
 
         return modifier.batch_of(is_training)
 
-    def get_training_mode_channel_id(self, is_training) -> int:
+    def get_training_mode_channel_id(self, is_training: bool) -> int:
         return 0 if _check.boolean("is_training", is_training) else 1
 
 
@@ -170,16 +179,16 @@ class SparseEmbedConfig:
     """The tables of the process, as the default graph knows them."""
 
     @property
-    def table_instance_dict(self):
+    def table_instance_dict(self) -> dict[str, BaseSparseEmbedding]:
         from mx_rec.core import _graph
 
         return dict(_graph.tables_here("table_instance_dict"))
 
     @property
-    def table_name_set(self):
+    def table_name_set(self) -> set[str]:
         return set(self.table_instance_dict)
 
-    def get_table_instance_by_name(self, name):
+    def get_table_instance_by_name(self, name: str) -> BaseSparseEmbedding:
         tables = self.table_instance_dict
         if name not in tables:
             from mx_rec.core import _graph
@@ -192,14 +201,14 @@ class SparseEmbedConfig:
 class ConfigInitializer:
     """The settings of the process; one instance, `ConfigInitializer.get_instance()`."""
 
-    _instance = None
+    _instance: ConfigInitializer | None = None
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.train_params_config = TrainParamsConfig()
         self.sparse_embed_config = SparseEmbedConfig()
 
     @classmethod
-    def get_instance(cls):
+    def get_instance(cls) -> ConfigInitializer:
         """The instance. EnvironmentError before `init`."""
         _config.current()
         if cls._instance is None:
@@ -211,7 +220,7 @@ class ConfigInitializer:
         return process.if_load
 
     @if_load.setter
-    def if_load(self, value):
+    def if_load(self, value: bool) -> None:
         process.if_load = _check.boolean("if_load", value)
 
     @property
@@ -225,18 +234,18 @@ class ConfigInitializer:
 
         return bool(_graph.state().to_move)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         config = _config.current()
         if name in {field.name for field in dataclasses.fields(config)}:
             return getattr(config, name)
         raise AttributeError(f"ConfigInitializer has no attribute {name!r}")
 
 
-def get_initializer(is_training):
+def get_initializer(is_training: bool) -> Any:
     return ConfigInitializer.get_instance().train_params_config.get_initializer(is_training)
 
 
-def get_target_batch(is_training):
+def get_target_batch(is_training: bool) -> Any:
     return ConfigInitializer.get_instance().train_params_config.get_target_batch(is_training)
 
 
@@ -249,7 +258,7 @@ def is_mpi_in_use() -> bool:
     return _config.rank_size() > 1
 
 
-def set_if_load(if_load) -> None:
+def set_if_load(if_load: bool) -> None:
     ConfigInitializer.get_instance().if_load = if_load
 
 
@@ -261,7 +270,7 @@ def get_train_interval() -> int:
     return _config.current().train_steps
 
 
-def set_train_interval(steps) -> None:
+def set_train_interval(steps: int) -> None:
     process.config = dataclasses.replace(_config.current(), train_steps=steps)
 
 
@@ -269,11 +278,11 @@ def get_eval_steps() -> int:
     return _config.current().eval_steps
 
 
-def set_eval_steps(steps) -> None:
+def set_eval_steps(steps: int) -> None:
     process.config = dataclasses.replace(_config.current(), eval_steps=steps)
 
 
-def set_ascend_global_hashtable_collection(name) -> None:
+def set_ascend_global_hashtable_collection(name: str) -> None:
     ConfigInitializer.get_instance().train_params_config.ascend_global_hashtable_collection = name
 
 
@@ -281,18 +290,18 @@ def get_ascend_global_hashtable_collection() -> str:
     return ConfigInitializer.get_instance().train_params_config.ascend_global_hashtable_collection
 
 
-def export_table_name_set():
+def export_table_name_set() -> set[str]:
     """The names of all tables of the default graph."""
     return ConfigInitializer.get_instance().sparse_embed_config.table_name_set
 
 
-def get_host_pipeline_ops():
+def get_host_pipeline_ops() -> Any:
     """The package's TensorFlow ops."""
     from mx_rec._native import library
 
     return library.ops()
 
 
-def clear_channel(is_train_channel=False) -> None:
+def clear_channel(is_train_channel: bool = False) -> None:
     """Nothing to clear: prepared batches live in the dataset's own buffers and change no table."""
     _check.boolean("is_train_channel", is_train_channel)
