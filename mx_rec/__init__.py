@@ -1,6 +1,11 @@
 """mx_rec: sparse embedding tables for TensorFlow recommendation models, on ordinary CPU machines."""
 
+from typing import TYPE_CHECKING
+
 from mx_rec._lazy import attach
+
+if TYPE_CHECKING:
+    from mx_rec.core.reset import reset_tables as reset_tables
 
 __version__ = "0.1.0"
 __getattr__, _lazy_names = attach(__name__, {"reset_tables": "mx_rec.core.reset"})

@@ -3,10 +3,64 @@
     import mx_rec.serving
     model = tf.saved_model.load(export_dir)
 
-It registers the ops of the models with TensorFlow, and does nothing else: no `init` is needed, and the model itself
-loads its tables.
+It registers the ops of the models with TensorFlow: no `init` is needed, and the model itself loads its tables. `freeze`
+and `load_tables` are for programs that keep graphs instead of models.
 """
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from mx_rec._native import library
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 library.ops()
+
+
+def freeze(session: tf.compat.v1.Session, output_names: Sequence[str]) -> Any:
+    """The GraphDef of an exported model that was loaded into `session`, with its variables as constants.
+
+    Args:
+        session: of `tf.compat.v1.saved_model.load(session, ["serve"], export_dir)`.
+        output_names: the ops to keep, with what they need.
+
+    Tables are no constants: they stay in the model's directory, and whoever imports the graph calls `load_tables`
+    before the first run. Raises ValueError if the session's graph is no such model.
+    """
+    from tensorflow.compat.v1 import graph_util
+
+    serve = _serve_op(session.graph)
+    anchors = {
+        tensor.op.name
+        for op in session.graph.get_operations()
+        if op.type == "MxrecLookup"
+        for tensor in op.inputs
+        if tensor.dtype.name == "resource"
+    }
+    return graph_util.convert_variables_to_constants(
+        session, session.graph.as_graph_def(), [*output_names, serve.name], variable_names_blacklist=sorted(anchors)
+    )
+
+
+def load_tables(session: tf.compat.v1.Session, export_dir: str) -> None:
+    """Loads the tables of the exported model in `export_dir` for a frozen graph of it, once per process.
+
+    Raises ValueError if the session's graph is no such graph, TensorFlow's NotFoundError or DataLossError if the files
+    are not those of the export.
+    """
+    serve = _serve_op(session.graph)
+    session.run(serve, {serve.inputs[0]: os.path.join(export_dir, "assets", "mx_rec_tables.txt")})
+
+
+def _serve_op(graph):
+    found = [op for op in graph.get_operations() if op.type == "MxrecServe"]
+    if len(found) != 1:
+        raise ValueError(
+            f"the graph must be that of one exported model with tables, got one with {len(found)} ops that load "
+            "tables; load a SavedModel with tables into an empty graph, or import a graph of `freeze`"
+        )
+    return found[0]

@@ -361,11 +361,44 @@ def test_sparse_lookup_refuses_bad_arguments(argument, values):
             sparse_lookup(t, tf.constant([1, 2]), **{argument: value})
 
 
-@pytest.mark.parametrize("ids", [3, "ids", [], ["ids"], np.arange(3), None])
+@pytest.mark.parametrize(
+    "ids", [1.5, "ids", [], ["ids"], np.arange(3.0), None, [True], [[1], [1, 2]], [2**63], np.array([2**63], np.uint64)]
+)
 def test_sparse_lookup_refuses_ids_of_another_kind(ids):
     init()
-    with pytest.raises(ValueError, match="ids"):
+    with pytest.raises(ValueError, match="`ids` must"):
         sparse_lookup(table(), ids)
+
+
+IDS_OF_TENSORFLOW = {
+    "sparse": (
+        lambda: tf.sparse.from_dense([[1, 0]]),
+        r"`ids` must be dense, got a SparseTensor; use tf.sparse.to_dense",
+    ),
+    "ragged": (lambda: tf.ragged.constant([[1], [1, 2]]), r"got a RaggedTensor; use ids.to_tensor\(\)"),
+    "a list": (lambda: [tf.constant(1), tf.constant(2)], "got a list with a Tensor; tf.stack them"),
+    "nested": (lambda: [[tf.constant(1)]], "got list; convert"),
+}
+
+
+@pytest.mark.parametrize("ids, message", IDS_OF_TENSORFLOW.values(), ids=IDS_OF_TENSORFLOW)
+def test_sparse_lookup_says_what_to_do_with_ids_that_are_no_dense_tensor(ids, message):
+    init()
+    with pytest.raises(ValueError, match=message):
+        sparse_lookup(table(), ids())
+
+
+@pytest.mark.parametrize("examples", [np.arange(8), np.arange(16).reshape(8, 2)], ids=["one id", "several"])
+@pytest.mark.parametrize("is_passed", [True, False], ids=["with batch", "without batch"])
+def test_an_insert_function_before_batch_is_told_to_come_after_it(examples, is_passed):
+    init()
+    spec = FeatureSpec("ids", table_name="table")
+    dataset = (
+        tf.data.Dataset.from_tensor_slices({"ids": examples}).map(get_asc_insert_func(tgt_key_specs=spec)).batch(4)
+    )
+    batch = v1.data.make_initializable_iterator(dataset).get_next()
+    with pytest.raises(ValueError, match="map after batch"):
+        sparse_lookup(table(), spec, batch=batch if is_passed else None)
 
 
 def test_sparse_lookup_refuses_float_ids():

@@ -74,6 +74,7 @@ CHANGES = {
     "an update of old addresses": lambda t: t.session.run(t.by_address, {t.fed: t.where}),
     "another threshold": lambda t: t.session.run(t.threshold),
     "a write": lambda t: t.native.write([1], np.zeros((1, 1, t.native.dim), np.float32)),
+    "assigned rows": lambda t: t.table.assign([1], np.zeros((1, t.native.dim), np.float32)),
     "an erasure": lambda t: t.native.erase([1]),
     "an eviction that finds no row": erase_nothing_but_forget,
     "slots": lambda t: t.native.set_slots([("Adagrad_accumulator", 0.1)]),
@@ -95,6 +96,7 @@ def test_reading_changes_nothing(trained):
     trained.note()
     trained.session.run(trained.read)
     trained.native.read([1, 2])
+    trained.table.read([1, 2])
     trained.table.stats()
     assert trained.holds()
 

@@ -101,6 +101,17 @@ def test_ids_in_the_step_read_the_same_rows(ids, dtype, started):
 
 
 @every_shape
+def test_arrays_and_lists_of_ids_are_constants(ids, started):
+    table = filled("t", range(-10, 30))
+    for given in (ids, ids.astype(np.int16), ids.tolist()):
+        if isinstance(given, list) and not given:
+            continue  # of no FeatureSpecs
+        embeddings = sparse_lookup(table, given)
+        assert embeddings.shape == (*ids.shape, DIM)
+        np.testing.assert_array_equal(run(embeddings), values_of(ids))
+
+
+@every_shape
 def test_every_position_sends_its_gradient_to_its_row(ids, started):
     table = filled("t", range(-10, 30))
     batch, specs = model.one_batch({"t": ids})

@@ -70,6 +70,7 @@ def test_the_wheel_holds_both_libraries_and_no_tests(wheel):
     assert "mx_rec/_native/_build_info.py" in names
     assert "tf_adapter/__init__.py" in names
     assert "mx_rec/cli/_page.css" in names
+    assert "mx_rec/py.typed" in names
     assert [n for n in names if n.endswith("_test.py")] == []
     assert {n.split("/")[0].split("-")[0] for n in names} <= {"mx_rec", "rec_sdk_common", "tf_adapter"}
 
@@ -103,6 +104,12 @@ def test_the_installed_package_passes_the_smoke_test_of_make_wheels(python, tmp_
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     found = run(python, ROOT / "packaging_support" / "smoke.py", cwd=tmp_path, env=environment)
     assert f"TensorFlow {TENSORFLOW.version}" in found.splitlines()[-1]
+
+
+def test_the_installed_package_has_a_console_script(python, tmp_path):
+    script = python.parent / "mx_rec"
+    assert "usage: mx_rec " in run(script, "--help", cwd=tmp_path)
+    assert "complete -o filenames -F _mx_rec mx_rec" in run(script, "completion", "bash", cwd=tmp_path)
 
 
 def test_the_installed_package_has_estimators(python, tmp_path):

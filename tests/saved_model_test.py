@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from estimators import Job, data_of, evaluation_data
 
-from mx_rec import serving  # noqa: F401  registers the ops
+from mx_rec import serving
 from mx_rec.core.embedding import create_table, sparse_lookup
 from mx_rec.saver import export, warm_start
 
@@ -181,6 +181,58 @@ assert function(keys=tf.constant([4, 5, 3], tf.int64))["out"].numpy()[:, 0].toli
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert export() == 1, "an exported model is no checkpoint"
+
+
+def exported(directory):
+    """A model of a table with the rows 3 and 4 of threes and fours, times a variable that is 2."""
+    with tf.Graph().as_default():
+        table = model.table("t", v1.constant_initializer(0.0))
+        table.assign([3, 4], np.stack([np.full(model.DIM, 3.0), np.full(model.DIM, 4.0)]))
+        keys = v1.placeholder(tf.int64, [None], name="keys")
+        twice = v1.get_variable("twice", initializer=2.0)
+        out = tf.multiply(sparse_lookup(table, keys, is_train=False), twice, name="out")
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            v1.saved_model.simple_save(session, str(directory), {"keys": keys}, {"out": out})
+
+
+def test_a_frozen_graph_answers_in_another_process_once_its_tables_are_loaded(tmp_path):
+    exported(tmp_path / "exported")
+    with tf.Graph().as_default(), v1.Session() as session:
+        v1.saved_model.load(session, ["serve"], str(tmp_path / "exported"))
+        frozen = serving.freeze(session, ["out"])
+    assert [node.op for node in frozen.node if node.op in ("ReadVariableOp", "AssignVariableOp")] == []
+    (tmp_path / "frozen.pb").write_bytes(frozen.SerializeToString())
+    script = f"""
+import mx_rec.serving, tensorflow as tf
+v1 = tf.compat.v1
+graph_def = v1.GraphDef.FromString(open({str(tmp_path / "frozen.pb")!r}, "rb").read())
+with tf.Graph().as_default(), v1.Session() as session:
+    tf.import_graph_def(graph_def, name="inner")
+    mx_rec.serving.load_tables(session, {str(tmp_path / "exported")!r})
+    assert session.run("inner/out:0", {{"inner/keys:0": [4, 5, 3]}})[:, 0].tolist() == [8.0, 0.0, 6.0]
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+
+
+def test_only_graphs_of_exported_models_can_be_frozen(tmp_path):
+    with tf.Graph().as_default(), v1.Session() as session:
+        for call in (lambda: serving.freeze(session, []), lambda: serving.load_tables(session, str(tmp_path))):
+            with pytest.raises(ValueError, match="that of one exported model with tables"):
+                call()
+
+
+def test_checkpoint_tools_take_the_directory_of_a_model(tmp_path, tool):
+    exported(tmp_path / "exported")
+    status, out, _ = tool("inspect", tmp_path / "exported", "--table", "t", "--key", "4", "--json")
+    facts = json.loads(out)
+    assert status == 0 and facts["tables"]["t"]["rows"] == 2 and facts["dense"] == "fits"
+    assert facts["rows"][0]["embedding"] == [4.0] * model.DIM
+    assert tool("verify", tmp_path / "exported")[0] == 0
+    shutil.rmtree(tmp_path / "exported" / "variables" / "sparse-variables")
+    status, _, message = tool("inspect", tmp_path / "exported")
+    assert status == 2 and "has no tables" in message
 
 
 def test_a_damaged_model_does_not_load(tmp_path):

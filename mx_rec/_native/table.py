@@ -113,6 +113,7 @@ class NativeTable:
         self.max_rows = max_rows  # 0: no limit
         self.dim = dim
         self._encoded = name.encode()
+        self.slot_specs: tuple[tuple[str, float], ...] = ()  # as set through this handle
         pool, pool_rows = None, 0
         if initializer.pool is not None:
             array = np.ascontiguousarray(initializer.pool, np.float32)
@@ -148,6 +149,7 @@ class NativeTable:
         names = (ctypes.c_char_p * max(1, len(slots)))(*[name.encode() for name, _ in slots])
         values = (ctypes.c_float * max(1, len(slots)))(*[value for _, value in slots])
         check(library.core().mxrec_table_set_slots(self._encoded, ctypes.c_int32(len(slots)), names, values))
+        self.slot_specs = tuple(slots)
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -262,6 +264,17 @@ class NativeTable:
         check(
             library.core().mxrec_table_write(
                 self._encoded, _pointer(keys, _I64), ctypes.c_int64(keys.size), _pointer(values, _F32)
+            )
+        )
+
+    def assign(self, keys: np.ndarray, embeddings: np.ndarray) -> None:
+        """Gives keys, int64 [n] and none of them twice, their embeddings, float32 [n, dim].
+
+        Slots of rows that are there stay, those of new rows have their initial values. After a failure, all is as
+        before."""
+        check(
+            library.core().mxrec_table_assign(
+                self._encoded, _pointer(keys, _I64), ctypes.c_int64(keys.size), _pointer(embeddings, _F32)
             )
         )
 

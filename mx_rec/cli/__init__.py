@@ -1,1 +1,1 @@
-"""The command line: `python -m mx_rec <command>`."""
+"""The command line: `mx_rec <command>`, or `python -m mx_rec <command>`."""

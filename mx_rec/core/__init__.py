@@ -1,6 +1,16 @@
 """Tables and lookups."""
 
+from typing import TYPE_CHECKING
+
 from mx_rec._lazy import attach
+
+if TYPE_CHECKING:
+    from mx_rec.core.embedding import create_table as create_table
+    from mx_rec.core.embedding import sparse_lookup as sparse_lookup
+    from mx_rec.core.feature_process import EvictHook as EvictHook
+    from mx_rec.core.feature_process import EvictPolicy as EvictPolicy
+    from mx_rec.core.feature_process import evict as evict
+    from mx_rec.core.table_stats import TableStatsHook as TableStatsHook
 
 __getattr__, __dir__ = attach(
     __name__,

@@ -12,6 +12,11 @@ def from_spec(table, spec, batch, is_train, combiner=None, default=None, send_co
     """The embeddings of `spec`'s ids in `batch`, pooled if there is a `combiner`. `default`: what ids without a row
     give, or None: zeros. `send_count`: how many different ids there may be; 0: any number."""
     insertion, place, plan = _locate(table, spec, batch)
+    if plan.shape.rank not in (None, 1):
+        raise ValueError(
+            f"table '{table.table_name}', {spec}: the insert function was mapped before .batch(), so each example was "
+            "prepared by itself; map after batch: dataset.batch(n).map(get_asc_insert_func(...))"
+        )
     ids_shape = _ids_shape(spec, batch, insertion, place)
     layout = insertion.layout
     if is_train and not insertion.has_times and _tracking.evicts_by_time(table):

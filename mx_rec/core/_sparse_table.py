@@ -3,9 +3,13 @@
 import dataclasses
 from typing import Optional
 
+import numpy as np
+import numpy.typing as npt
+
 from mx_rec import _config
-from mx_rec._native.table import DiskTier, NativeTable
-from mx_rec.core import _initializer
+from mx_rec._native import table as native_table
+from mx_rec._native.table import DiskTier, InitializerSpec, NativeTable
+from mx_rec.core import _initializer, _row_access
 from mx_rec.util.log import logger
 
 
@@ -66,7 +70,8 @@ class BaseSparseEmbedding:
     """A table. Its rows belong to the process and outlive the graph; this object belongs to the graph."""
 
     def __init__(self, options: TableOptions, initializer):
-        self._options = options
+        """`initializer`: as of create_table, or an InitializerSpec."""
+        self.options = options
         self.send_count = None
         self.optimizer_name = None
         self.variable = None
@@ -75,9 +80,12 @@ class BaseSparseEmbedding:
         self.joined = None
         self.warm_started = None
         self.asked = {}  # what lookups of this graph ask of admission and eviction (core/_tracking.py)
-        spec = _initializer.convert(initializer, options.name, options.dim, options.rows, options.init_param)
+        if not isinstance(initializer, InitializerSpec):
+            initializer = _initializer.convert(initializer, options.name, options.dim, options.rows, options.init_param)
+        self.initializer = initializer
+        self.generation = native_table.generation()
         self.native = NativeTable(
-            options.name, options.dim, self.native_limit, spec, options.padding_keys, options.tier, options.rows
+            options.name, options.dim, self.native_limit, initializer, options.padding_keys, options.tier, options.rows
         )
         if options.tier is not None:
             _on_disk[options.name] = self
@@ -86,13 +94,10 @@ class BaseSparseEmbedding:
         """Makes the variable of shape [0, dim] that stands for the table in TensorFlow's collections and gradients."""
         import tensorflow as tf
 
-        from mx_rec.core import _patches
-
-        _patches.install()
         v1 = tf.compat.v1
         # At the root of all scopes and outside of control flow: one anchor per table, under the table's own name.
         with tf.init_scope() if _is_nested() else _root_scope():
-            self.variable = v1.Variable(
+            anchor = v1.Variable(
                 lambda: tf.zeros([0, self.embedding_size], tf.float32),
                 name=self.table_name,
                 trainable=False,
@@ -100,12 +105,20 @@ class BaseSparseEmbedding:
                 dtype=tf.float32,
                 collections=[v1.GraphKeys.GLOBAL_VARIABLES, _config.process.hashtable_collection],
             )
+        self.bind_anchor(anchor)
+
+    def bind_anchor(self, variable) -> None:
+        """Takes a variable of the graph as the anchor. From now on TensorFlow must know of tables."""
+        from mx_rec.core import _patches
+
+        _patches.install()
+        self.variable = variable
         self.variable._mx_rec_table = self
 
     def check_same(self, options: TableOptions) -> None:
         """ValueError unless `options` are the ones the table was made with."""
         for field in dataclasses.fields(options):
-            have, want = getattr(self._options, field.name), getattr(options, field.name)
+            have, want = getattr(self.options, field.name), getattr(options, field.name)
             if have != want:
                 raise ValueError(
                     f"table '{self.table_name}' exists with {field.name}={have!r}, now {want!r}; give the new table "
@@ -114,6 +127,11 @@ class BaseSparseEmbedding:
 
     def count_lookup(self, what, is_train) -> None:
         self._lookups.add((what, is_train))
+
+    @property
+    def lookups(self) -> set[tuple[tuple[str, str], bool]]:
+        """((kind of ids, their name), is_train) of this graph's lookups."""
+        return self._lookups
 
     def reads(self, ids_name) -> bool:
         """Whether a lookup of this graph reads the FeatureSpec or tensor of that name."""
@@ -134,17 +152,17 @@ class BaseSparseEmbedding:
 
     @property
     def table_name(self) -> str:
-        return self._options.name
+        return self.options.name
 
     @property
     def native_limit(self) -> int:
         """The most rows the table may hold; 0: no limit."""
-        return 0 if self._options.unlimited else self._options.rows
+        return 0 if self.options.unlimited else self.options.rows
 
     @property
     def tier(self) -> Optional[DiskTier]:
         """How the rows are shared between memory and disk; None if all are in memory."""
-        return self._options.tier
+        return self.options.tier
 
     def size(self) -> int:
         """Rows in the table now."""
@@ -154,7 +172,31 @@ class BaseSparseEmbedding:
         """The most rows the table may hold; with dynamic expansion, the rows allocated so far."""
         return self.native.facts().capacity
 
-    def stats(self) -> dict:
+    def assign(self, keys: npt.ArrayLike, rows: npt.ArrayLike) -> None:
+        """Gives `keys`, [n] integers, the embeddings `rows`, [n, dim] floats: pretrained vectors, say.
+
+        A key without a row gets one, whatever the admission threshold, with the optimizer's slots at their initial
+        values. A row that is there keeps its slots, counts and times; only its embedding is replaced. Padding keys may
+        be assigned, too. Checkpoints, also incremental ones, hold the rows as if they had been trained.
+
+        Call it between two `session.run`, never beside one. Initializing variables does not touch tables, so it may
+        come before or after; a restore replaces all rows.
+
+        Raises ValueError for keys of another kind, range or twice, for rows of another shape or kind or that are not
+        finite in float32, MemoryError if the table may not hold that many rows or memory is used up, OSError if a disk
+        tier fails. After any of them the table is as it was.
+        """
+        _row_access.assign(self, keys, rows)
+
+    def read(self, keys: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """(embeddings, float32 of shape `keys.shape + [dim]`; which keys have a row, bool of shape `keys.shape`).
+
+        Keys without a row read zeros, as in an evaluation. Nothing changes: no row is made, counted or brought back
+        from disk. Call it between two `session.run`. Raises ValueError for keys that are no integers or out of range.
+        """
+        return _row_access.read(self, keys)
+
+    def stats(self) -> dict[str, float]:
         """Numbers of this moment; admitted = rows + evicted, seen = admitted + refused.
 
         rows: keys that have a row now. capacity: rows there is room for. bytes: memory of rows, index and counts.
@@ -184,7 +226,7 @@ class BaseSparseEmbedding:
             **self._tier_stats(),
         }
 
-    def _tier_stats(self) -> dict:
+    def _tier_stats(self) -> dict[str, float]:
         tier = self.native.tier
         if tier is None:
             return {}
@@ -204,50 +246,50 @@ class BaseSparseEmbedding:
     @property
     def padding_keys(self) -> tuple[int, ...]:
         """Keys whose rows are never updated, and count for nothing where embeddings are pooled."""
-        return self._options.padding_keys
+        return self.options.padding_keys
 
     @property
     def admission_filter_bytes(self) -> int:
-        return self._options.admission_filter_bytes
+        return self.options.admission_filter_bytes
 
     @property
     def emb_size(self) -> int:
-        return self._options.dim
+        return self.options.dim
 
     @property
     def embedding_size(self) -> int:
-        return self._options.dim
+        return self.options.dim
 
     @property
     def key_dtype(self):
-        return self._options.key_dtype
+        return self.options.key_dtype
 
     @property
     def is_save(self) -> bool:
-        return self._options.is_save
+        return self.options.is_save
 
     @property
     def is_dp(self) -> bool:
-        return self._options.is_dp
+        return self.options.is_dp
 
     @property
     def is_hbm(self) -> bool:
         """Whether the table has no host tier."""
-        return self._options.host_vocabulary_size == 0
+        return self.options.host_vocabulary_size == 0
 
     @property
     def slice_device_vocabulary_size(self) -> int:
-        return self._options.device_vocabulary_size
+        return self.options.device_vocabulary_size
 
     @property
     def slice_host_vocabulary_size(self) -> int:
-        return self._options.host_vocabulary_size
+        return self.options.host_vocabulary_size
 
     @property
     def slice_ssd_vocabulary_size(self) -> int:
-        return self._options.ssd_vocabulary_size
+        return self.options.ssd_vocabulary_size
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<table '{self.table_name}': dim {self.embedding_size}>"
 
 

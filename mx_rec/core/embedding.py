@@ -1,42 +1,51 @@
 """Tables and lookups: create_table and sparse_lookup."""
 
+from __future__ import annotations
+
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Callable, Literal, overload
 
 from mx_rec import _check, _config
 from mx_rec.constants.constants import MAX_VOCABULARY_SIZE, All2allGradientsOp
-from mx_rec.core import _graph, _mode, _tracking
+from mx_rec.core import _graph, _ids, _mode, _tracking
 from mx_rec.core._sparse_table import BaseSparseEmbedding, TableOptions
 from mx_rec.core.asc.feature_spec import FeatureSpec
 from mx_rec.util.log import logger
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import tensorflow as tf
+    from typing_extensions import Never
 
 __all__ = ["BaseSparseEmbedding", "create_table", "sparse_lookup"]
 
 
 def create_table(
-    key_dtype,
-    dim,
-    name,
-    emb_initializer,
-    device_vocabulary_size=1,
-    host_vocabulary_size=0,
-    ssd_vocabulary_size=0,
-    ssd_data_path=None,
-    is_save=True,
-    is_dp=False,
-    init_param=1.0,
-    all2all_gradients_op="sum_gradients",
-    enable_merge=False,
-    padding_keys=None,
-    padding_keys_mask=False,
-    padding_keys_len=None,
-    value_dtype=None,
-    shard_num=1,
-    fusion_optimizer_var=True,
-    hashtable_threshold=0,
-    admission_filter_bytes=0,
-    optimizer_list=None,
-    **unknown,
-):
+    key_dtype: tf.DType,
+    dim: int | tf.TensorShape,
+    name: str,
+    emb_initializer: Callable[..., Any],
+    device_vocabulary_size: int = 1,
+    host_vocabulary_size: int = 0,
+    ssd_vocabulary_size: int = 0,
+    ssd_data_path: Sequence[str] | None = None,
+    is_save: bool = True,
+    is_dp: bool = False,
+    init_param: float = 1.0,
+    all2all_gradients_op: str = "sum_gradients",
+    enable_merge: bool = False,
+    padding_keys: int | Sequence[int] | None = None,
+    padding_keys_mask: bool = False,
+    padding_keys_len: int | None = None,
+    value_dtype: tf.DType | None = None,
+    shard_num: int = 1,
+    fusion_optimizer_var: bool = True,
+    hashtable_threshold: int = 0,
+    admission_filter_bytes: int = 0,
+    optimizer_list: object = None,
+    **unknown: Never,
+) -> BaseSparseEmbedding:
     """A sparse table: an embedding row of `dim` floats for every key that training meets.
 
     Args:
@@ -45,8 +54,9 @@ def create_table(
         name: 1 to 100 of `0-9A-Za-z_.`. The same name and configuration give the same table of the process, also in
             another graph; another configuration is a ValueError.
         emb_initializer: first value of a row; a TensorFlow initializer or any callable (shape, dtype) -> values.
-        device_vocabulary_size, host_vocabulary_size: their sum is the number of rows the table may hold. With
-            `init(use_dynamic_expansion=True)` there is no limit.
+        device_vocabulary_size, host_vocabulary_size: their sum is the number of rows the table may hold; the default
+            of 1 is hardly ever enough. With `init(use_dynamic_expansion=True)` there is no limit, and no need to say
+            one.
         ssd_vocabulary_size, ssd_data_path: how many rows more the table may hold on disk, and the directories for
             them, filled in this order; by default the current one. Once device_vocabulary_size + host_vocabulary_size
             rows are in memory, those used least go to disk, and come back when they are used (docs/disk_tier.md). Files
@@ -131,30 +141,65 @@ def create_table(
     return table
 
 
+@overload
 def sparse_lookup(
-    hashtable,
-    ids,
-    send_count=None,
-    is_train=True,
-    name=None,
-    modify_graph=False,
-    batch=None,
-    access_and_evict_config=None,
-    is_grad=True,
-    serving_default_value=None,
-    combiner=None,
-    dim=None,
-    multi_lookup=None,
-    lookup_ids=None,
-    feature_spec_name_ids_dict=None,
-    **unknown,
-):
+    hashtable: BaseSparseEmbedding,
+    ids: list[FeatureSpec] | tuple[FeatureSpec, ...],
+    send_count: int | None = None,
+    is_train: bool = True,
+    name: str | None = None,
+    modify_graph: bool = False,
+    batch: Any = None,
+    **options: Any,
+) -> tf.Tensor | list[tf.Tensor]: ...
+
+
+@overload
+def sparse_lookup(
+    hashtable: BaseSparseEmbedding,
+    ids: FeatureSpec | tf.Tensor | npt.ArrayLike,
+    send_count: int | None = None,
+    is_train: bool = True,
+    name: str | None = None,
+    modify_graph: bool = False,
+    batch: Any = None,
+    access_and_evict_config: dict[str, int | None] | None = None,
+    is_grad: bool = True,
+    serving_default_value: tf.Tensor | None = None,
+    combiner: Literal["sum", "mean", "sqrtn"] | None = None,
+    dim: int | tf.TensorShape | None = None,
+    multi_lookup: object = None,
+    lookup_ids: object = None,
+    feature_spec_name_ids_dict: object = None,
+    **unknown: Never,
+) -> tf.Tensor: ...
+
+
+def sparse_lookup(
+    hashtable: BaseSparseEmbedding,
+    ids: FeatureSpec | Sequence[FeatureSpec] | tf.Tensor | npt.ArrayLike,
+    send_count: int | None = None,
+    is_train: bool = True,
+    name: str | None = None,
+    modify_graph: bool = False,
+    batch: Any = None,
+    access_and_evict_config: dict[str, int | None] | None = None,
+    is_grad: bool = True,
+    serving_default_value: tf.Tensor | None = None,
+    combiner: Literal["sum", "mean", "sqrtn"] | None = None,
+    dim: int | tf.TensorShape | None = None,
+    multi_lookup: object = None,
+    lookup_ids: object = None,
+    feature_spec_name_ids_dict: object = None,
+    **unknown: Never,
+) -> tf.Tensor | list[tf.Tensor]:
     """The embeddings of `ids`: a float32 tensor of shape `ids.shape + [dim]`, or `ids.shape[:-1] + [dim]` if pooled.
 
     Args:
         hashtable: a table of `create_table`.
         ids: a FeatureSpec whose batch went through `get_asc_insert_func`; a list of them (a list of one gives a tensor,
-            a longer one a list of tensors in that order); or an int32 or int64 Tensor, looked up in the step.
+            a longer one a list of tensors in that order); an int32 or int64 Tensor, looked up in the step; or integers,
+            as a NumPy array, a list or a single one, which become a constant.
         send_count: needed with `init(use_dynamic=False)`, and of no effect without; an int from 1. The different ids
             that a batch brings to a table may be as many as the send_counts of its lookups add up to; more are an
             InvalidArgumentError of the step (docs/shapes_and_addresses.md).
@@ -206,7 +251,7 @@ def sparse_lookup(
     asked = _access_config(access_and_evict_config)
     if serving_default_value is not None and not tf.is_tensor(serving_default_value):
         raise ValueError(f"`serving_default_value` must be a tf.Tensor, got {type(serving_default_value).__name__}")
-    if isinstance(ids, (list, tuple)):
+    if _is_spec_list(ids):
         results = [
             sparse_lookup(hashtable, spec, send_count, is_train, name, modify_graph, batch, access_and_evict_config,
                           is_grad, serving_default_value, combiner)
@@ -225,6 +270,7 @@ def sparse_lookup(
             hashtable.count_lookup(("spec", ids.name), is_train)
             embeddings = _lookup.from_spec(hashtable, ids, batch, is_train, combiner, default, limit)
         else:
+            ids = _ids.as_tensor(hashtable.table_name, ids)
             _check_ids(hashtable, ids)
             _tracking.declare(hashtable, f"the lookup of '{ids.name}'", **asked)
             hashtable.count_lookup(("tensor", ids.name), is_train)
@@ -298,6 +344,10 @@ def _padding_keys(table, keys, mask, length, is_dp):
     return tuple(sorted({int(key) for key in keys}))
 
 
+def _is_spec_list(ids):
+    return isinstance(ids, (list, tuple)) and (not ids or any(isinstance(one, FeatureSpec) for one in ids))
+
+
 def _spec_list(ids):
     if not ids:
         raise ValueError("`ids` must hold at least one FeatureSpec, got an empty list")
@@ -338,11 +388,6 @@ def _declare_spec(table, spec, asked):
 def _check_ids(table, ids):
     import tensorflow as tf
 
-    if not tf.is_tensor(ids) or isinstance(ids, (tf.SparseTensor, tf.RaggedTensor)):
-        raise ValueError(
-            f"table '{table.table_name}': `ids` must be a FeatureSpec, a list of FeatureSpecs or a dense Tensor, "
-            f"got {type(ids).__name__}"
-        )
     if ids.dtype not in (tf.int64, tf.int32):
         raise ValueError(
             f"table '{table.table_name}': `ids` must be int64 or int32, got {ids.dtype.name}; cast or hash them first"

@@ -2,7 +2,8 @@
 
 import dataclasses
 import time
-from typing import Optional
+from collections.abc import Sequence
+from typing import Optional, Union
 
 import tensorflow as tf
 
@@ -19,6 +20,7 @@ __all__ = ["EvictHook", "EvictPolicy", "evict"]
 # Rows that a hook walks between two steps: about 8 ms. Counted in rows, not in time, so that what is evicted in which
 # step does not depend on the machine.
 _SLICE = 1 << 18
+_Tables = Union[str, BaseSparseEmbedding, Sequence[Union[str, BaseSparseEmbedding]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +45,7 @@ class EvictPolicy:
     older_than: Optional[int] = None
     below: Optional[float] = None
     keep: Optional[int] = None
-    tables: object = None
+    tables: Optional[_Tables] = None
 
     def __post_init__(self):
         _check.choice("by", self.by, ("time", "step", "count", "norm"))
@@ -102,7 +104,13 @@ class EvictPolicy:
         return tracking is not None
 
 
-def evict(by="time", older_than=None, below=None, keep=None, tables=None) -> dict[str, int]:
+def evict(
+    by: str = "time",
+    older_than: Optional[int] = None,
+    below: Optional[float] = None,
+    keep: Optional[int] = None,
+    tables: Optional[_Tables] = None,
+) -> dict[str, int]:
     """Evicts now and returns how many rows each table lost; for the arguments see `EvictPolicy`.
 
     Without arguments: by time, every table that has an `eviction_threshold`, of the default graph or, if that has no
@@ -130,11 +138,11 @@ class EvictHook(tf.compat.v1.train.SessionRunHook):
 
     def __init__(
         self,
-        evict_enable=False,
-        evict_time_interval=DEFAULT_EVICT_TIME_INTERVAL,
-        evict_step_interval=None,
-        policy=None,
-    ):
+        evict_enable: bool = False,
+        evict_time_interval: int = DEFAULT_EVICT_TIME_INTERVAL,
+        evict_step_interval: Optional[int] = None,
+        policy: Optional[EvictPolicy] = None,
+    ) -> None:
         self._enable = _check.boolean("evict_enable", evict_enable)
         self._seconds = _check.integer("evict_time_interval", evict_time_interval, 1, _check.MAX_INT32)
         self._steps = evict_step_interval

@@ -7,7 +7,7 @@ from mx_rec._native import table as native_table
 from mx_rec.util.log import logger
 
 
-def reset_tables(*names) -> None:
+def reset_tables(*names: str) -> None:
     """Empties tables of the process: their rows with slots, what is known of keys without a row, and the clocks of
     admission and eviction. Without names, all of them. How they are configured stays, and so do thresholds.
 

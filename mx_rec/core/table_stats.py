@@ -2,6 +2,7 @@
 and how the norms of rows and the counts of keys are spread."""
 
 from collections.abc import Iterable
+from typing import Optional
 
 import numpy as np
 import tensorflow as tf
@@ -79,7 +80,7 @@ class TableStatsHook(v1.train.SessionRunHook):
             from a sample of each table (`histograms_of`); for instance the Estimator's model_dir.
     """
 
-    def __init__(self, every_n_steps=100, output_dir=None):
+    def __init__(self, every_n_steps: int = 100, output_dir: Optional[str] = None) -> None:
         self._every = _check.integer("every_n_steps", every_n_steps, 1, _check.MAX_INT32)
         self._output_dir = None if output_dir is None else _check.text("output_dir", output_dir, 1024)
         self._writer = None

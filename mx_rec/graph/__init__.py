@@ -1,6 +1,15 @@
 """Automatic graph modification."""
 
+from typing import TYPE_CHECKING
+
 from mx_rec._lazy import attach
+
+if TYPE_CHECKING:
+    from mx_rec.graph._report import last_report as last_report
+    from mx_rec.graph.hooks import LookupSubgraphSlicerHook as LookupSubgraphSlicerHook
+    from mx_rec.graph.hooks import OrphanLookupKeySlicerHook as OrphanLookupKeySlicerHook
+    from mx_rec.graph.modifier import GraphModifierHook as GraphModifierHook
+    from mx_rec.graph.modifier import modify_graph_and_start_emb_cache as modify_graph_and_start_emb_cache
 
 __getattr__, __dir__ = attach(
     __name__,

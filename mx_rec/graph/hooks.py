@@ -1,5 +1,7 @@
 """Hooks that prepare a graph for its modification. They stand before GraphModifierHook among the hooks."""
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from mx_rec import _check
@@ -20,7 +22,7 @@ class LookupSubgraphSlicerHook(tf.compat.v1.train.SessionRunHook):
         op_types: types of ops, such as "StringToHashBucketFast"; at least one.
     """
 
-    def __init__(self, op_types):
+    def __init__(self, op_types: Sequence[str]) -> None:
         _check.instance("op_types", op_types, (list, tuple), "a list of types of ops")
         if not op_types:
             raise ValueError("`op_types` must name at least one type of ops, got an empty list")

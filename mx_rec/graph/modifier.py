@@ -4,6 +4,8 @@ The ops that compute the ids of a lookup move, with the preparation, from the st
 from. Everything that reads the batch reads it from the new dataset; no value changes.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import os
 
@@ -19,7 +21,7 @@ from mx_rec.util.log import logger
 v1 = tf.compat.v1
 
 
-def modify_graph_and_start_emb_cache(full_graph=None, dump_graph=False) -> None:
+def modify_graph_and_start_emb_cache(full_graph: tf.Graph | None = None, dump_graph: bool = False) -> None:
     """Moves the ids of all lookups with `modify_graph=True` into their datasets and starts the pipeline.
 
     Call it when the graph is complete, gradients and updates included, and before a session runs it. What was moved,
@@ -54,7 +56,7 @@ class GraphModifierHook(v1.train.SessionRunHook):
     again.
     """
 
-    def __init__(self, dump_graph=False, modify_graph=True):
+    def __init__(self, dump_graph: bool = False, modify_graph: bool = True) -> None:
         self._dump_graph = _check.boolean("dump_graph", dump_graph)
         self._modify_graph = _check.boolean("modify_graph", modify_graph)
         self._probes = []

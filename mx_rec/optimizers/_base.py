@@ -4,6 +4,11 @@ A subclass names the core's rule, the slots it keeps in a row, and the numbers t
 their slots and the arithmetic are in the core.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
 import tensorflow as tf
 
 from mx_rec import _check, _config
@@ -39,7 +44,9 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer):
         """Ops to run after all rows are updated."""
         return []
 
-    def compute_gradients(self, loss, var_list=None, *arguments, **keywords):
+    def compute_gradients(
+        self, loss: tf.Tensor, var_list: Iterable[Any] | None = None, *arguments: Any, **keywords: Any
+    ) -> list[Any]:
         """As in TensorFlow, but without `var_list`, the gradients of all tables of the graph; so `minimize(loss)`
         trains the tables that feed the loss, and them alone. Dense variables need a TensorFlow optimizer."""
         if var_list is None:
@@ -52,15 +59,15 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer):
 
     def minimize(
         self,
-        loss,
-        global_step=None,
-        var_list=None,
-        gate_gradients=tf.compat.v1.train.Optimizer.GATE_OP,
-        aggregation_method=None,
-        colocate_gradients_with_ops=False,
-        name=None,
-        grad_loss=None,
-    ):
+        loss: tf.Tensor,
+        global_step: tf.Variable | None = None,
+        var_list: Iterable[Any] | None = None,
+        gate_gradients: int = tf.compat.v1.train.Optimizer.GATE_OP,
+        aggregation_method: int | None = None,
+        colocate_gradients_with_ops: bool = False,
+        name: str | None = None,
+        grad_loss: tf.Tensor | None = None,
+    ) -> tf.Operation:
         """As in TensorFlow; without `var_list`, for the tables that feed the loss. The log says what is left out."""
         pairs = self.compute_gradients(
             loss, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
@@ -84,7 +91,9 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer):
             f"; {dense} dense variables are left to a TensorFlow optimizer" if dense else "",
         )
 
-    def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+    def apply_gradients(
+        self, grads_and_vars: Iterable[Any], global_step: tf.Variable | None = None, name: str | None = None
+    ) -> tf.Operation:
         """An op that updates the rows, and then `global_step` if given. Pairs without a gradient are passed over."""
         nonfinite = _config.current().nonfinite_gradients
         targets = [

@@ -3,11 +3,23 @@
 acc <- acc + g^2;  w <- w - lr g / sqrt(acc)
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from mx_rec import _check
 from mx_rec.optimizers._base import SparseOptimizer, learning_rate_argument, learning_rate_now
 
+if TYPE_CHECKING:
+    import tensorflow as tf
 
-def create_hash_optimizer(learning_rate=0.001, initial_accumulator_value=0.9, use_locking=False, name="Adagrad"):
+
+def create_hash_optimizer(
+    learning_rate: float | tf.Tensor | tf.Variable = 0.001,
+    initial_accumulator_value: float = 0.9,
+    use_locking: bool = False,
+    name: str = "Adagrad",
+) -> Adagrad:
     """An Adagrad optimizer. `use_locking` is accepted; rows are never updated by two threads at once."""
     _check.boolean("use_locking", use_locking)
     return Adagrad(learning_rate, initial_accumulator_value, 0.0, name)

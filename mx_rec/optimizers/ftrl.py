@@ -5,22 +5,29 @@ z <- z + (g + 2 l2_shrinkage w) - sigma w
 w <- (sign(z) l1 - z) / (n'^-p / lr + 2 l2)  if |z| > l1, else 0
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from mx_rec import _check
 from mx_rec.optimizers._base import SparseOptimizer, learning_rate_argument, learning_rate_now
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 
 def create_hash_optimizer(
-    learning_rate,
-    use_locking=False,
-    name="Ftrl",
-    learning_rate_power=-0.5,
-    initial_accumulator_value=0.1,
-    l1_regularization_strength=0.0,
-    l2_regularization_strength=0.0,
-    l2_shrinkage_regularization_strength=0.0,
-    accum_name=None,
-    linear_name=None,
-):
+    learning_rate: float | tf.Tensor | tf.Variable,
+    use_locking: bool = False,
+    name: str = "Ftrl",
+    learning_rate_power: float = -0.5,
+    initial_accumulator_value: float = 0.1,
+    l1_regularization_strength: float = 0.0,
+    l2_regularization_strength: float = 0.0,
+    l2_shrinkage_regularization_strength: float = 0.0,
+    accum_name: str | None = None,
+    linear_name: str | None = None,
+) -> Ftrl:
     """An FTRL optimizer. `accum_name` and `linear_name` name its slots in checkpoints."""
     _check.boolean("use_locking", use_locking)
     return Ftrl(

@@ -3,13 +3,24 @@
 w <- w - lr (g + weight_decay w)
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from mx_rec import _check
 from mx_rec.optimizers._base import SparseOptimizer, learning_rate_argument, learning_rate_now
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 
 def create_hash_optimizer(
-    learning_rate, use_locking=False, name="GradientDescent", use_fusion_optim=False, weight_decay=None
-):
+    learning_rate: float | tf.Tensor | tf.Variable,
+    use_locking: bool = False,
+    name: str = "GradientDescent",
+    use_fusion_optim: bool = False,
+    weight_decay: float | None = None,
+) -> GradientDescent:
     """A gradient descent optimizer. `weight_decay` is None or a float in [1e-5, 1e-2]."""
     _check.boolean("use_locking", use_locking)
     _check.boolean("use_fusion_optim", use_fusion_optim)

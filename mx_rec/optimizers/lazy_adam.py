@@ -6,6 +6,8 @@
 t counts the steps of the optimizer, not of the row.
 """
 
+from __future__ import annotations
+
 import tensorflow as tf
 
 from mx_rec import _check
@@ -14,8 +16,13 @@ from mx_rec.optimizers._base import SparseOptimizer, learning_rate_argument, lea
 
 
 def create_hash_optimizer(
-    learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-8, name="LazyAdam", use_fusion_optim=False
-):
+    learning_rate: float | tf.Tensor | tf.Variable = 0.001,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    name: str = "LazyAdam",
+    use_fusion_optim: bool = False,
+) -> LazyAdam:
     """A LazyAdam optimizer. `use_fusion_optim` is accepted; the update is always one fused pass."""
     _check.boolean("use_fusion_optim", use_fusion_optim)
     return LazyAdam(learning_rate, beta1, beta2, epsilon, name)

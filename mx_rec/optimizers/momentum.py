@@ -3,11 +3,24 @@
 a <- momentum a + g;  w <- w - lr a,  or with Nesterov  w <- w - lr (g + momentum a)
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from mx_rec import _check
 from mx_rec.optimizers._base import SparseOptimizer, learning_rate_argument, learning_rate_now
 
+if TYPE_CHECKING:
+    import tensorflow as tf
 
-def create_hash_optimizer(learning_rate, momentum=0.9, use_locking=False, name="Momentum", use_nesterov=False):
+
+def create_hash_optimizer(
+    learning_rate: float | tf.Tensor | tf.Variable,
+    momentum: float = 0.9,
+    use_locking: bool = False,
+    name: str = "Momentum",
+    use_nesterov: bool = False,
+) -> Momentum:
     """A momentum optimizer; `momentum` is a float in [0, 1]."""
     _check.boolean("use_locking", use_locking)
     _check.boolean("use_nesterov", use_nesterov)

@@ -1,5 +1,5 @@
 """Which checkpoint a path means: a prefix ("D/model-7"), a directory of tables ("D/sparse-model-7", or a delta's
-"D/delta-sparse-model-7"), or the latest of the directory D."""
+"D/delta-sparse-model-7"), the latest of the directory D, or the tables of the SavedModel in it."""
 
 import os
 import re
@@ -13,13 +13,13 @@ _TABLES = re.compile(r"\.?(delta-)?sparse-")
 
 def find(path: str) -> str:
     """The sparse directory that `path` means; of a directory with checkpoints, that of the latest one."""
-    directory = _directory_of(path)
+    directory = _directory_of(path) or _of_saved_model(path)
     if directory is not None:
         return directory
     if not os.path.isdir(path):
         raise CheckpointError(
-            f"no checkpoint with tables at '{path}'; give a prefix (D/model-7), a sparse directory (D/sparse-model-7) "
-            "or a directory with checkpoints"
+            f"no checkpoint with tables at '{path}'; give a prefix (D/model-7), a sparse directory (D/sparse-model-7), "
+            "a SavedModel or a directory with checkpoints"
         )
     state = os.path.join(path, "checkpoint")
     latest = read_state(state)
@@ -35,6 +35,21 @@ def find(path: str) -> str:
     if not prefixes:
         raise CheckpointError(f"directory '{path}' holds no checkpoints with tables")
     return _recovery.locate(max(prefixes, key=_age)).sparse
+
+
+def is_saved_model(path: str) -> bool:
+    """Whether `path` is the directory of an exported model."""
+    return any(os.path.isfile(os.path.join(path, name)) for name in ("saved_model.pb", "saved_model.pbtxt"))
+
+
+def _of_saved_model(path):
+    """The sparse directory in an exported model; None if `path` is none."""
+    if not is_saved_model(path):
+        return None
+    directory = _directory_of(os.path.join(path, "variables", "variables"))
+    if directory is None:
+        raise CheckpointError(f"the SavedModel in '{path}' has no tables")
+    return directory
 
 
 def list_prefixes(directory: str) -> list[str]:

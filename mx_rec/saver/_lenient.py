@@ -9,6 +9,7 @@ By default a restore is strict: what was saved comes back whole, or nothing chan
 import contextlib
 import contextvars
 import dataclasses
+from collections.abc import Iterator
 
 from mx_rec import _check
 
@@ -34,7 +35,12 @@ def allowed() -> Allowed:
 
 
 @contextlib.contextmanager
-def lenient(missing_tables=False, unused_tables=False, other_optimizer=False, other_dense_part=False):
+def lenient(
+    missing_tables: bool = False,
+    unused_tables: bool = False,
+    other_optimizer: bool = False,
+    other_dense_part: bool = False,
+) -> Iterator[None]:
     """Restores inside it overlook what is True, with a warning; also those of a MonitoredTrainingSession or Estimator.
 
     Args:

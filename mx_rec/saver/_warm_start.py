@@ -6,7 +6,8 @@ Estimators do it by themselves (`warm_start_from`); a script with sessions calls
 import contextlib
 import contextvars
 import weakref
-from typing import NamedTuple, Optional
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Optional, Union
 
 import tensorflow as tf
 from tensorflow.python.training import warm_starting_util
@@ -26,7 +27,7 @@ _rows_only: contextvars.ContextVar[bool] = contextvars.ContextVar("mx_rec_rows_o
 
 
 @contextlib.contextmanager
-def rows_only():
+def rows_only() -> Iterator[None]:
     """Warm starts inside it take embeddings without optimizer slots and counts; also those of an Estimator."""
     token = _rows_only.set(True)
     try:
@@ -36,11 +37,11 @@ def rows_only():
 
 
 def warm_start(
-    ckpt_to_initialize_from,
-    vars_to_warm_start=".*",
-    var_name_to_vocab_info=None,
-    var_name_to_prev_var_name=None,
-    rows_only=False,
+    ckpt_to_initialize_from: Union[str, Sequence[str]],
+    vars_to_warm_start: Any = ".*",
+    var_name_to_vocab_info: Any = None,
+    var_name_to_prev_var_name: Any = None,
+    rows_only: bool = False,
 ) -> None:
     """Starts tables and dense variables of the default graph from one checkpoint, or from several, one after another.
 

@@ -20,7 +20,7 @@ from tensorflow.python.saved_model import builder_impl
 
 from mx_rec._native import library
 from mx_rec._patch import Patch
-from mx_rec.core import _graph
+from mx_rec.core import _graph, _meta_graph
 from mx_rec.saver import _directory, _manifest, saver
 from mx_rec.util.log import logger
 
@@ -86,6 +86,8 @@ def _tag_and_add_meta_graph(self, meta_graph_def, tags, signature_def_map):
                 sum(entry.rows for entry in export.entries.values()),
                 export.directory,
             )
+        # Loaded models have tables of other names, which the model itself makes.
+        meta_graph_def.collection_def.pop(_meta_graph.COLLECTION, None)
         graph = meta_graph_def.graph_def
         nodes = [graph.node, *(function.node_def for function in graph.library.function)]
         for node in (node for group in nodes for node in group if node.op.startswith("Mxrec")):

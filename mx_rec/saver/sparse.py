@@ -10,7 +10,7 @@ from mx_rec.saver import _background, _reading, _table_files, saver
 from mx_rec.util.log import logger
 
 
-def export(table_list: Optional[list] = None) -> int:
+def export(table_list: Optional[list[str]] = None) -> int:
     """Writes tables of the checkpoint last saved by this process to `<sparse directory>/<table>/key-emb.npy`: all rows,
     also of a delta. Waits for a save in the background.
 

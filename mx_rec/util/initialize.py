@@ -1,13 +1,22 @@
 """Starting and ending mx_rec in a process, and the settings in between."""
 
+from __future__ import annotations
+
 import dataclasses
 import os
 import sys
+from typing import TYPE_CHECKING, Any
 
 from mx_rec import _check, _config
 from mx_rec._config import process
 from mx_rec.util.communication.hccl_ops import get_device_id, get_rank_id, get_rank_size
 from mx_rec.util.log import logger
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from mx_rec.core._sparse_table import BaseSparseEmbedding
+    from mx_rec.util._init_options import InitOptions
 
 __all__ = [
     "ConfigInitializer",
@@ -48,7 +57,7 @@ _IGNORED = {
 }
 
 
-def init(*args, **kwargs) -> None:
+def init(*args: bool, **kwargs: Unpack[InitOptions]) -> None:
     """Starts mx_rec in this process. The keywords are the fields of `mx_rec._config.Config`, with its defaults.
 
     The old form `init(use_mpi, rank_id=…, train_interval=…)` is understood too. Raises ValueError for a bad value,
@@ -136,17 +145,17 @@ class TrainParamsConfig:
         return process.hashtable_collection
 
     @ascend_global_hashtable_collection.setter
-    def ascend_global_hashtable_collection(self, name):
+    def ascend_global_hashtable_collection(self, name: str) -> None:
         process.hashtable_collection = _check.text("ascend_global_hashtable_collection", name, 255)
 
     @property
-    def sparse_dir(self):
+    def sparse_dir(self) -> str | None:
         """The directory of the last saved tables, or None."""
         from mx_rec.saver import saver
 
         return saver.last_sparse_dir()
 
-    def get_initializer(self, is_training):
+    def get_initializer(self, is_training: bool) -> Any:
         """The op that initializes the iterator that graph modification put in place for training or for evaluation;
         None if it replaced none, or only one-shot iterators."""
         _check.boolean("is_training", is_training)
@@ -154,7 +163,7 @@ class TrainParamsConfig:
 
         return modifier.initializer_of(is_training)
 
-    def get_target_batch(self, is_training):
+    def get_target_batch(self, is_training: bool) -> Any:
         """The batch of the iterator that graph modification put in place; None if it replaced none. It has the
         structure that was given to `sparse_lookup(batch=...)`; without that, it is a flat tuple."""
         _check.boolean("is_training", is_training)
@@ -162,7 +171,7 @@ class TrainParamsConfig:
 
         return modifier.batch_of(is_training)
 
-    def get_training_mode_channel_id(self, is_training) -> int:
+    def get_training_mode_channel_id(self, is_training: bool) -> int:
         """0 for training, 1 for evaluation."""
         return 0 if _check.boolean("is_training", is_training) else 1
 
@@ -171,18 +180,18 @@ class SparseEmbedConfig:
     """The tables of the process, as the default graph knows them."""
 
     @property
-    def table_instance_dict(self):
+    def table_instance_dict(self) -> dict[str, BaseSparseEmbedding]:
         """{name: table} of the default graph."""
         from mx_rec.core import _graph
 
         return dict(_graph.tables_here("table_instance_dict"))
 
     @property
-    def table_name_set(self):
+    def table_name_set(self) -> set[str]:
         """The names of all tables of the default graph."""
         return set(self.table_instance_dict)
 
-    def get_table_instance_by_name(self, name):
+    def get_table_instance_by_name(self, name: str) -> BaseSparseEmbedding:
         """The table of this name in the default graph; KeyError, naming those that it has, if there is none."""
         tables = self.table_instance_dict
         if name not in tables:
@@ -197,14 +206,14 @@ class ConfigInitializer:
     """The settings of the process; one instance, `ConfigInitializer.get_instance()`. The keywords of `init` are
     attributes of it."""
 
-    _instance = None
+    _instance: ConfigInitializer | None = None
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.train_params_config = TrainParamsConfig()
         self.sparse_embed_config = SparseEmbedConfig()
 
     @classmethod
-    def get_instance(cls):
+    def get_instance(cls) -> ConfigInitializer:
         """The instance. EnvironmentError before `init`."""
         _config.current()
         if cls._instance is None:
@@ -217,7 +226,7 @@ class ConfigInitializer:
         return process.if_load
 
     @if_load.setter
-    def if_load(self, value):
+    def if_load(self, value: bool) -> None:
         process.if_load = _check.boolean("if_load", value)
 
     @property
@@ -232,19 +241,19 @@ class ConfigInitializer:
 
         return bool(_graph.state().to_move)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         config = _config.current()
         if name in {field.name for field in dataclasses.fields(config)}:
             return getattr(config, name)
         raise AttributeError(f"ConfigInitializer has no attribute {name!r}")
 
 
-def get_initializer(is_training):
+def get_initializer(is_training: bool) -> Any:
     """The op that initializes the iterator that graph modification made; see `TrainParamsConfig.get_initializer`."""
     return ConfigInitializer.get_instance().train_params_config.get_initializer(is_training)
 
 
-def get_target_batch(is_training):
+def get_target_batch(is_training: bool) -> Any:
     """The batch of the iterator that graph modification made; see `TrainParamsConfig.get_target_batch`."""
     return ConfigInitializer.get_instance().train_params_config.get_target_batch(is_training)
 
@@ -259,7 +268,7 @@ def is_mpi_in_use() -> bool:
     return _config.rank_size() > 1
 
 
-def set_if_load(if_load) -> None:
+def set_if_load(if_load: bool) -> None:
     """Notes whether the script restores a checkpoint; without effect on restores."""
     ConfigInitializer.get_instance().if_load = if_load
 
@@ -274,7 +283,7 @@ def get_train_interval() -> int:
     return _config.current().train_steps
 
 
-def set_train_interval(steps) -> None:
+def set_train_interval(steps: int) -> None:
     """Changes the announced number of training steps between two evaluations."""
     process.config = dataclasses.replace(_config.current(), train_steps=steps)
 
@@ -284,12 +293,12 @@ def get_eval_steps() -> int:
     return _config.current().eval_steps
 
 
-def set_eval_steps(steps) -> None:
+def set_eval_steps(steps: int) -> None:
     """Changes the announced number of steps of an evaluation."""
     process.config = dataclasses.replace(_config.current(), eval_steps=steps)
 
 
-def set_ascend_global_hashtable_collection(name) -> None:
+def set_ascend_global_hashtable_collection(name: str) -> None:
     """Names the graph collection for the anchor variables of tables that are made from now on."""
     ConfigInitializer.get_instance().train_params_config.ascend_global_hashtable_collection = name
 
@@ -299,18 +308,18 @@ def get_ascend_global_hashtable_collection() -> str:
     return ConfigInitializer.get_instance().train_params_config.ascend_global_hashtable_collection
 
 
-def export_table_name_set():
+def export_table_name_set() -> set[str]:
     """The names of all tables of the default graph."""
     return ConfigInitializer.get_instance().sparse_embed_config.table_name_set
 
 
-def get_host_pipeline_ops():
+def get_host_pipeline_ops() -> Any:
     """The package's TensorFlow ops."""
     from mx_rec._native import library
 
     return library.ops()
 
 
-def clear_channel(is_train_channel=False) -> None:
+def clear_channel(is_train_channel: bool = False) -> None:
     """Nothing to clear: prepared batches live in the dataset's own buffers and change no table."""
     _check.boolean("is_train_channel", is_train_channel)

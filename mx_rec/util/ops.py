@@ -1,5 +1,7 @@
 """import_host_pipeline_ops: ops that scripts run beside the training step."""
 
+from typing import Any, Optional
+
 from mx_rec import _check, _config
 from mx_rec._native import library
 from mx_rec.core import _graph
@@ -7,7 +9,7 @@ from mx_rec.core import _graph
 __all__ = ["import_host_pipeline_ops"]
 
 
-def import_host_pipeline_ops(so_pkg_name="libasc_ops.so"):
+def import_host_pipeline_ops(so_pkg_name: str = "libasc_ops.so") -> "type[_HostPipelineOps]":
     """The ops `set_threshold`, `return_timestamp` and `clear_channel`, as attributes of what is returned.
 
     `so_pkg_name` is the original's library; the ops are part of mx_rec here, so it is checked and not used.
@@ -19,7 +21,7 @@ def import_host_pipeline_ops(so_pkg_name="libasc_ops.so"):
 
 class _HostPipelineOps:
     @staticmethod
-    def set_threshold(input, emb_name="", ids_name="", name=None):
+    def set_threshold(input: Any, emb_name: str = "", ids_name: str = "", name: Optional[str] = None) -> Any:
         """An op that sets the access threshold of a table from the next step on; it gives the number of tables it
         changed.
 
@@ -38,13 +40,13 @@ class _HostPipelineOps:
         return library.ops().mxrec_set_threshold(value=tf.cast(input, tf.int32), table=emb_name, name=name)
 
     @staticmethod
-    def return_timestamp(input, name=None):
+    def return_timestamp(input: Any, name: Optional[str] = None) -> Any:
         """The time of the machine in seconds, an int64 scalar, for data that carry no timestamp. `input`: any int64
         tensor; the time is read anew for each of its values."""
         return library.ops().mxrec_timestamp(any=input, name=name)
 
     @staticmethod
-    def clear_channel(channel_id=0, name=None):
+    def clear_channel(channel_id: int = 0, name: Optional[str] = None) -> Any:
         """An op that does nothing: prepared batches live in the dataset's own buffers and change no table."""
         import tensorflow as tf
 

@@ -1,7 +1,9 @@
 """The variables of a model, dense and sparse."""
 
+from typing import Any
 
-def get_dense_and_sparse_variable():
+
+def get_dense_and_sparse_variable() -> tuple[list[Any], list[Any]]:
     """(dense variables, sparse variables) of the default graph.
 
     Dense: TensorFlow's trainable variables. Sparse: one anchor variable per table, which stands for the table in

@@ -230,6 +230,13 @@ int mxrec_table_write(const char* name, const int64_t* keys, int64_t n, const fl
   });
 }
 
+int mxrec_table_assign(const char* name, const int64_t* keys, int64_t n, const float* embeddings) {
+  return mxrec::WithTable(name, [&](Table& table) {
+    table.CountMutation();
+    return table.AssignEmbeddings(keys, n, embeddings);
+  });
+}
+
 int mxrec_table_keys(const char* name, int64_t* out, int64_t capacity, int64_t* n) {
   return mxrec::WithTable(name, [&](Table& table) {
     *n = 0;

@@ -61,6 +61,9 @@ int mxrec_table_read(const char* name, const int64_t* keys, int64_t n, float* ou
 // Adds or replaces rows: values [n, dim * (1 + slots)].
 int mxrec_table_write(const char* name, const int64_t* keys, int64_t n, const float* values);
 
+// Gives keys, none of them twice, the embeddings [n, dim] (table.h: AssignEmbeddings).
+int mxrec_table_assign(const char* name, const int64_t* keys, int64_t n, const float* embeddings);
+
 // All keys, in the table's own order: out [capacity]; *n receives the number of keys, which may exceed capacity (then
 // only the first are written).
 int mxrec_table_keys(const char* name, int64_t* out, int64_t capacity, int64_t* n);

@@ -232,12 +232,15 @@ Status Table::Claim(int64_t n) {
   do {  // not add and take back: a claim that fails must not make another one fail meanwhile
     if (config_.max_rows > 0 && n > config_.max_rows - before) {
       return Status::ResourceExhausted(
-          "table '" + config_.name + "' is full: it holds " + std::to_string(before) + " rows, this batch brings " +
-          std::to_string(n) + " new keys, and its limit (device_vocabulary_size + host_vocabulary_size" +
+          "table '" + config_.name + "' is full: it holds " + std::to_string(before) + " rows, and " +
+          std::to_string(n) + " new keys come; its limit (device_vocabulary_size + host_vocabulary_size" +
           (tier_ == nullptr ? "" : " + ssd_vocabulary_size") + ") is " + std::to_string(config_.max_rows) +
           " rows. Raise " + (tier_ == nullptr ? "device_vocabulary_size" : "ssd_vocabulary_size") +
           " in create_table, or call init(use_dynamic_expansion=True) to let tables "
-          "grow. Nothing was lost: the table can still be saved");
+          "grow. Nothing was lost: the table can still be saved" +
+          (config_.max_rows > 1 ? ""
+                                : ". A limit of 1 is the default of device_vocabulary_size: create_table was most "
+                                  "likely called without it"));
     }
   } while (!size_.compare_exchange_weak(before, before + n, std::memory_order_relaxed));
   return Status();

@@ -182,8 +182,15 @@ class Table {
   // step is running.
   Status SetFacts(int64_t key, const RowFacts& facts);
 
-  // Adds or replaces one row with all its parts, [dim * (1 + slots)] floats, as a checkpoint holds them.
+  // Adds or replaces one row: parts[0] is its embedding, parts[1 + s] its slot s, [dim] floats each. A null part stays
+  // as it is; in a new row it has its initial value.
   Status Assign(int64_t key, const float* const* parts);
+
+  // Gives `n` keys, none of them twice, the embeddings [n, dim]. Rows that are there keep their slots and what is known
+  // of them; new ones have initial slots, and count as used in the table's present step. A table that is full, memory
+  // or a disk that gives out is an error that leaves every key as it was, as far as that disk lets it.
+  // REQUIRES: no step is running.
+  Status AssignEmbeddings(const int64_t* keys, int64_t n, const float* embeddings);
 
   // Adds `n` rows at once, many times faster than Assign: key i gets floats [i * dim, (i + 1) * dim) of columns[0] as
   // its embedding and of columns[1 + s] as its slot s; a null column stands for the initial value. Rows of a shard come

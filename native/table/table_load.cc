@@ -24,7 +24,7 @@ Status Table::Assign(int64_t key, const float* const* parts) {
     uint32_t fresh = 0;
     Status status = s.index.Reserve(1);
     if (status.ok() && tier_ != nullptr) status = MakeRoom(shard, 1);
-    if (status.ok()) status = AddRow(shard, hash, key, &fresh);
+    if (status.ok()) status = NewRow(shard, hash, key, &fresh, 0);
     if (!status.ok()) {
       Release(1);
       return status;
@@ -39,7 +39,51 @@ Status Table::Assign(int64_t key, const float* const* parts) {
   WillChange(row);
   float* at = store_.row(static_cast<uint32_t>(row));
   const size_t count = 1 + store_.layout().slots().size();
-  for (size_t i = 0; i < count; ++i) std::memcpy(at + i * config_.dim, parts[i], config_.dim * sizeof(float));
+  for (size_t i = 0; i < count; ++i) {
+    if (parts[i] != nullptr) std::memcpy(at + i * config_.dim, parts[i], config_.dim * sizeof(float));
+  }
+  return Status();
+}
+
+Status Table::AssignEmbeddings(const int64_t* keys, int64_t n, const float* embeddings) {
+  const int64_t dim = config_.dim;
+  std::vector<int64_t> places(n);
+  HintAny(keys, n, places.data());
+  const int64_t fresh = std::count(places.begin(), places.end(), int64_t{-1});
+  MXREC_RETURN_IF_ERROR(Claim(fresh));
+  Release(fresh);  // Assign claims its own; nobody else does meanwhile
+
+  std::vector<float> before((n - fresh) * dim), row(layout().stride());
+  float* old = before.data();
+  for (int64_t i = 0; i < n; ++i) {
+    if (places[i] < 0) continue;
+    bool is_found;
+    MXREC_RETURN_IF_ERROR(Read(keys[i], row.data(), &is_found));
+    old = std::copy_n(row.data(), dim, old);
+  }
+
+  std::vector<const float*> parts(1 + layout().slots().size(), nullptr);
+  for (int64_t i = 0; i < n; ++i) {
+    parts[0] = embeddings + i * dim;
+    Status status = Assign(keys[i], parts.data());
+    if (status.ok() && places[i] < 0 && history_ != nullptr) {
+      RowFacts facts = Facts(keys[i]);
+      facts.step = history_->step();
+      status = SetFacts(keys[i], facts);
+    }
+    if (status.ok()) continue;
+    old = before.data();
+    for (int64_t j = 0; j <= i; ++j) {
+      if (places[j] < 0) {
+        Erase(keys + j, 1);
+      } else {
+        parts[0] = old;
+        Assign(keys[j], parts.data());
+        old += dim;
+      }
+    }
+    return status;
+  }
   return Status();
 }
 

@@ -96,6 +96,31 @@ TEST_F(TierFault, AStepThatFailsUntilTheDiskIsRepairedLeavesNoTraceAndCanBeRepea
   }
 }
 
+TEST_F(TierFault, EmbeddingsThatCannotBeAssignedForADiskThatFailsOnceLeaveNoTrace) {
+  const Keys keys = Range(kKeys / 2, kKeys + kKeys / 2);  // some on disk, some new
+  const Floats embeddings(keys.size() * kDim, 3.0f);
+  const auto table = Make(Tiered(kMemory, 2 * kKeys), LargeRow());
+  Rows rows;
+  for (int64_t first = 0; first < kKeys; first += kBatch) {
+    ASSERT_TRUE(TrainStep(table, Range(first, first + kBatch), 1).ok());
+    TrainRows(&rows, *table, Range(first, first + kBatch), 1);
+  }
+  for (const Fault& fault : kFaults) {
+    if (fault.operation != Operation::kWrite && fault.operation != Operation::kRead) continue;
+    for (const int64_t at : {0, 3, 20}) {
+      SCOPED_TRACE(testing::Message() << fault.name << ", number " << at);
+      env_.Fail(fault, at, 1);
+      const Status status = table->AssignEmbeddings(keys.data(), static_cast<int64_t>(keys.size()), embeddings.data());
+      env_.Lift();
+      EXPECT_EQ(env_.failures(), 1);
+      ASSERT_EQ(status.code(), fault.code) << status.message();
+      EXPECT_TRUE(RowsOf(*table) == rows);
+      ExpectNumbersAddUp(*table, static_cast<int64_t>(rows.size()));
+    }
+  }
+  ASSERT_TRUE(table->AssignEmbeddings(keys.data(), static_cast<int64_t>(keys.size()), embeddings.data()).ok());
+}
+
 TEST_F(TierFault, OfSeveralTablesNoneIsTouchedByAStepThatFailsInOne) {
   const auto tiered = Make(Tiered(kMemory, kKeys), SmallRow());
   const auto plain = Make(Config(), SmallRow());

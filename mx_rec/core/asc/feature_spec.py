@@ -1,8 +1,14 @@
 """FeatureSpec: where a feature's ids are in a batch, and which table they read."""
 
+from __future__ import annotations
+
 import itertools
+from typing import TYPE_CHECKING
 
 from mx_rec import _check
+
+if TYPE_CHECKING:
+    from mx_rec.core.asc._insertion import Insertion
 
 _counter = itertools.count()
 
@@ -25,16 +31,16 @@ class FeatureSpec:
 
     def __init__(
         self,
-        name,
-        table_name=None,
-        index_key=None,
-        access_threshold=None,
-        eviction_threshold=None,
-        is_timestamp=None,
-        batch_size=None,
-        faae_coefficient=1,
-        feat_count=None,
-    ):
+        name: str,
+        table_name: str | None = None,
+        index_key: str | int | None = None,
+        access_threshold: int | None = None,
+        eviction_threshold: int | None = None,
+        is_timestamp: bool | None = None,
+        batch_size: int | None = None,
+        faae_coefficient: int = 1,
+        feat_count: object = None,
+    ) -> None:
         del feat_count
         _check.text("name", name, 255)
         self.table_name = name if table_name is None else _check.text("table_name", table_name, 255)
@@ -61,7 +67,7 @@ class FeatureSpec:
         self.given_name = name
         self.name = f"{name}_{next(_counter)}"
         # One entry per dataset that passed through an insert function with this spec (core/asc/_insertion.py).
-        self.insertions = []
+        self.insertions: list[Insertion] = []
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"FeatureSpec({self.given_name!r}, table_name={self.table_name!r}, index_key={self.index_key!r})"

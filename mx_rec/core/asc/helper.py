@@ -1,18 +1,31 @@
 """get_asc_insert_func: the preparation stage, as a function for `dataset.map`."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Callable
+
 from mx_rec import _check
 from mx_rec.core import _commit, _timestamp
 from mx_rec.core.asc._insertion import Feature, Insertion
 from mx_rec.core.asc.feature_spec import FeatureSpec
 from mx_rec.util.log import logger
 
+if TYPE_CHECKING:
+    from typing_extensions import Never
+
 __all__ = ["FeatureSpec", "get_asc_insert_func"]
 
 
 def get_asc_insert_func(
-    tgt_key_specs=None, args_index_list=None, table_names=None, is_training=True, dump_graph=False, **unknown
-):
-    """A function for `dataset.map` that prepares batches ahead of the training step.
+    tgt_key_specs: FeatureSpec | Sequence[FeatureSpec] | None = None,
+    args_index_list: Sequence[int] | None = None,
+    table_names: Sequence[str] | None = None,
+    is_training: bool = True,
+    dump_graph: bool = False,
+    **unknown: Never,
+) -> Callable[..., Any]:
+    """A function for `dataset.map` that prepares batches ahead of the training step. Map it after `.batch()`.
 
     Give either `tgt_key_specs` (a FeatureSpec or a list of them) or `args_index_list` and `table_names` (equal lists:
     positions in a tuple batch and the tables they read). `is_training`: whether the batches will be trained on.
