@@ -226,7 +226,7 @@ TEST(Rule, GivesTheSameBitsOnEveryMachine) {
   }
   EXPECT_EQ(digests["adagrad"], 0x659730bf28d86d86ULL);
   EXPECT_EQ(digests["ftrl"], 0x87df8b4371ec69d9ULL);
-  EXPECT_EQ(digests["ftrl_t"], 0x0ULL);
+  EXPECT_EQ(digests["ftrl_t"], 0x21367c634d9d4172ULL);
   EXPECT_EQ(digests["gradient_descent"], 0x0d7509651b1e0208ULL);
   EXPECT_EQ(digests["lazy_adam"], 0x858fa2607c16b08dULL);
   EXPECT_EQ(digests["momentum"], 0x63cf27cfd103eda4ULL);
