@@ -17,7 +17,7 @@ from mx_rec.core.asc.helper import FeatureSpec
 from mx_rec.core.embedding import create_table, sparse_lookup
 from mx_rec.graph.acg_push_ops import ACGPushOpsToDatasetHook
 from mx_rec.graph.merge_lookup import do_merge_lookup
-from mx_rec.graph.modifier import GraphModifierHook
+from mx_rec.graph.modifier import GraphModifierHook, modify_graph_and_start_emb_cache
 from mx_rec.optimizers import ftrl_t, ftrl_t_dense
 from mx_rec.optimizers.base import CustomizedOptimizer
 from mx_rec.optimizers.gradient_descent import create_hash_optimizer
@@ -172,6 +172,32 @@ def test_an_optimizer_that_updates_rows_itself_trains_tables_and_variables(start
     # Each step: w -= 0.1 * (occurrences * w + 0.5 * w)
     expected = {key: 0.25 * (1 - 0.1 * (occurrences + 0.5)) ** 3 for key, occurrences in ((3, 3), (5, 1), (7, 1))}
     assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("make", [lambda: Decayed(0.1, 0.01), lambda: create_hash_optimizer(0.1, weight_decay=0.01)])
+def test_an_optimizer_that_updates_rows_itself_survives_graph_modification(started, make):
+    data = {"user": np.arange(8) % 3, "friend": np.arange(8) % 5, "viewer": np.arange(8) + 100}
+    batch = v1.data.make_one_shot_iterator(tf.data.Dataset.from_tensor_slices(data).batch(4).repeat()).get_next()
+    table = model.table("t")
+    user, friend, _ = (sparse_lookup(table, batch[name], modify_graph=True) for name in data)
+    loss = tf.reduce_sum(user**2 + user * friend)
+    optimizer = make()
+    _, sparse = get_dense_and_sparse_variable()
+    step = optimizer.apply_gradients(list(zip(tf.gradients(loss, sparse), sparse)))
+    modify_graph_and_start_emb_cache()
+    found = rows_after(step, table, steps=4)
+    expected = dict.fromkeys(found, 0.25)
+    for start in (0, 4, 0, 4):
+        gradients = dict.fromkeys(found, 0.0)
+        touched = {number % 3 for number in range(start, start + 4)} | {
+            number % 5 for number in range(start, start + 4)
+        }
+        for number in range(start, start + 4):
+            gradients[number % 3] += 2 * expected[number % 3] + expected[number % 5]
+            gradients[number % 5] += expected[number % 3]
+        for key in touched:
+            expected[key] -= 0.1 * (gradients[key] + 0.01 * expected[key])
+    assert found == pytest.approx(expected, rel=1e-5)
 
 
 def test_an_optimizer_that_updates_rows_itself_may_have_no_slots(started):
