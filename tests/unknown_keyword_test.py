@@ -11,11 +11,22 @@ from mx_rec.core.asc.helper import get_asc_insert_func
 from mx_rec.core.embedding import create_table, sparse_lookup
 from mx_rec.core.feature_process import EvictHook, EvictPolicy, evict
 from mx_rec.core.table_stats import TableStatsHook
+from mx_rec.graph.acg_push_ops import ACGPushOpsToDatasetHook
+from mx_rec.graph.merge_lookup import do_merge_lookup
 from mx_rec.graph.modifier import GraphModifierHook, modify_graph_and_start_emb_cache
+from mx_rec.npu import (
+    npu_allreduce,
+    npu_config_proto,
+    npu_distributed_optimizer_wrapper,
+    set_device_sat_mode,
+    set_iteration_per_loop,
+)
 from mx_rec.optimizers import (
     adagrad,
     adagrad_by_addr,
     ftrl,
+    ftrl_t,
+    ftrl_t_dense,
     gradient_descent,
     gradient_descent_by_addr,
     lazy_adam,
@@ -85,7 +96,16 @@ def test_a_keyword_without_a_neighbour_is_an_error_that_lists_what_there_is(star
         get_asc_insert_func,
         create_table,
         sparse_lookup,
-        *(module.create_hash_optimizer for module in (lazy_adam, adagrad, ftrl, gradient_descent, momentum)),
+        *(module.create_hash_optimizer for module in (lazy_adam, adagrad, ftrl, ftrl_t, gradient_descent, momentum)),
+        ftrl_t_dense.create_ftrl_dense_optimizer,
+        lazy_adam.CustomizedLazyAdam,
+        ACGPushOpsToDatasetHook,
+        do_merge_lookup,
+        npu_allreduce,
+        npu_config_proto,
+        npu_distributed_optimizer_wrapper,
+        set_device_sat_mode,
+        set_iteration_per_loop,
         *(module.create_hash_optimizer_by_address for module in (lazy_adam_by_addr, adagrad_by_addr)),
         gradient_descent_by_addr.create_hash_optimizer_by_addr,
     ],

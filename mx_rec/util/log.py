@@ -10,6 +10,8 @@ import logging
 import os
 import sys
 
+__all__ = ["logger"]
+
 logger = logging.getLogger("mx_rec")
 
 
