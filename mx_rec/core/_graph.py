@@ -1,6 +1,7 @@
 """What mx_rec knows about each TensorFlow graph: its tables and the lookups built so far."""
 
 import dataclasses
+import weakref
 from typing import Optional
 
 from mx_rec._native import table as native_table
@@ -60,6 +61,8 @@ class GraphState:
     initializers: dict[bool, object] = dataclasses.field(default_factory=dict)
     is_started: bool = False
     has_session: bool = False
+    # sessions that have run the graph
+    runners: weakref.WeakSet = dataclasses.field(default_factory=weakref.WeakSet)
     # tables that nothing trains, and that the log says so of
     warned_of: set[str] = dataclasses.field(default_factory=set)
 
