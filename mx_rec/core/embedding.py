@@ -4,7 +4,7 @@ import re
 
 from mx_rec import _check, _config
 from mx_rec.constants.constants import MAX_VOCABULARY_SIZE, All2allGradientsOp
-from mx_rec.core import _graph, _mode, _tracking
+from mx_rec.core import _graph, _ids, _mode, _tracking
 from mx_rec.core._sparse_table import BaseSparseEmbedding, TableOptions
 from mx_rec.core.asc.feature_spec import FeatureSpec
 from mx_rec.util.log import logger
@@ -162,7 +162,8 @@ def sparse_lookup(
         is_train: True inserts unknown ids; False reads zeros for them and changes nothing.
         name: 1 to 255 characters; names the ops.
         modify_graph: asks for automatic graph modification; only for Tensor ids.
-        batch: the whole result of `iterator.get_next()`; needed for FeatureSpecs.
+        batch: the whole result of `iterator.get_next()`; needed for FeatureSpecs. With `is_train=False` it may also
+            hold the spec's key as a tensor that comes from no dataset, such as a placeholder for serving.
         access_and_evict_config: feature admission and eviction (docs/admission_and_eviction.md), for Tensor ids: a dict
             of `access_threshold` (a key gets a row once it has occurred that often; 0: count, refuse nothing),
             `eviction_threshold` (seconds without the key in the data), both off at -1 or None, and `faae_coefficient`
@@ -344,10 +345,7 @@ def _check_ids(table, ids):
             f"table '{table.table_name}': `ids` must be a FeatureSpec, a list of FeatureSpecs or a dense Tensor, "
             f"got {type(ids).__name__}"
         )
-    if ids.dtype not in (tf.int64, tf.int32):
-        raise ValueError(
-            f"table '{table.table_name}': `ids` must be int64 or int32, got {ids.dtype.name}; cast or hash them first"
-        )
+    _ids.check(f"table '{table.table_name}'", ids)
 
 
 def _access_config(config):
