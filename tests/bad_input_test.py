@@ -381,8 +381,14 @@ def test_sparse_lookup_refuses_float_ids():
             lambda: tf.reshape(tf.strings.to_number(tf.constant(["7"]), name="parse"), [-1]),
             r"float32, made by 'parse' \(StringToNumber\); write tf.strings.to_number\(..., tf.int64\).*tf.cast",
         ),
-        (lambda: tf.multiply(tf.ones([2]), 3.0, name="triple"), r"float32, made by 'triple' \(Mul\); add tf.cast\(ids, tf.int64"),
-        (lambda: tf.constant(["a"], name="words"), r"string, made by 'words' \(Const\); hash them .*to_hash_bucket_fast"),
+        (
+            lambda: tf.multiply(tf.ones([2]), 3.0, name="triple"),
+            r"float32, made by 'triple' \(Mul\); add tf.cast\(ids, tf.int64",
+        ),
+        (
+            lambda: tf.constant(["a"], name="words"),
+            r"string, made by 'words' \(Const\); hash them .*to_hash_bucket_fast",
+        ),
         (lambda: tf.constant([True], name="flag"), r"bool, made by 'flag' \(Const\); add tf.cast\(ids, tf.int64\)$"),
     ],
 )

@@ -14,11 +14,15 @@ class TensorLookup:
 
     name: str
     table: object
-    ids: object  # int64, as they are prepared
     plan: object
     is_train: bool
     batch: object  # the structure of tensors that the script gave, or None
     moves: bool  # whether graph modification shall move it
+
+    @property
+    def ids(self) -> object:
+        """The ids, int64, as they are prepared now: what changed the graph may have given the lookup others."""
+        return self.plan.op.inputs[0]
 
     @property
     def times(self) -> list[object]:

@@ -37,7 +37,7 @@ def from_tensor(table, ids, is_train, combiner=None, default=None, modify_graph=
     plan = _commit.prepare([ids], layout, [_timestamp.known_or_empty()] if is_train else [])
     found = _view(plan, layout, table, 0, ids_shape, is_train, combiner, default, send_count)
     name = tf.compat.v1.get_default_graph().get_name_scope()
-    _graph.state().tensor_lookups.append(_graph.TensorLookup(name, table, ids, plan, is_train, batch, modify_graph))
+    _graph.state().tensor_lookups.append(_graph.TensorLookup(name, table, plan, is_train, batch, modify_graph))
     return found
 
 

@@ -7,8 +7,14 @@ from mx_rec.graph._find import GET_NEXT
 
 
 def batch_behind(get_next):
-    """The batch of a get_next op as the script got it; a flat tuple if it was made before `init`."""
+    """The batch of a get_next op, or of the one that it replaced, as the script got it; a flat tuple if that was before
+    `init`."""
     return getattr(get_next, "_mx_rec_batch", tuple(get_next.outputs))
+
+
+def hand_on(old, new) -> None:
+    """Makes the batch of one get_next op that of another, which replaces it."""
+    new._mx_rec_batch = batch_behind(old)
 
 
 def _get_next(self, name=None):

@@ -194,8 +194,10 @@ def _lookups_of(get_next, lookups, slices):
 
 
 def _structure(get_next, lookup):
-    """The script's batch, as it gave it to the lookup, or as the dataset has it."""
-    return batch_behind(get_next) if lookup.batch is None else lookup.batch
+    """The batch of a lookup: in the structure that the script gave to it, or that of the dataset, with tensors of
+    today."""
+    structure = batch_behind(get_next) if lookup.batch is None else lookup.batch
+    return tf.nest.map_structure(lambda leaf: _pipeline.current(leaf) if tf.is_tensor(leaf) else leaf, structure)
 
 
 def _move(source, lookups, slices, report):
@@ -204,12 +206,11 @@ def _move(source, lookups, slices, report):
     batches = [_batch(one, _lookups_of(one, lookups, slices), slices) for one in source.get_nexts]
     modes = {lookup.is_train for batch in batches for lookup in batch.lookups}
     makers = source.makers
-    old = [list(get_next.outputs) for get_next in source.get_nexts]
     limit = config.max_steps if True in modes else config.eval_steps
     new = _pipeline.extend(source, lambda flat: [t for batch in batches for t in batch.prepare(flat)], limit)
     replacement = Replacement(makers, modes, {})
-    first = len(old[0])
-    for batch, tensors, outputs in zip(batches, new, old):
+    first = len(source.get_nexts[0].outputs)
+    for batch, tensors in zip(batches, new):
         added = iter(tensors[first:])
         for group in batch.groups:
             _merge.merge(group, next(added))
@@ -218,12 +219,8 @@ def _move(source, lookups, slices, report):
             shared.set_shape(ids.shape)
             _pipeline.replace(ids, shared)
         first += len(batch.groups) + len(batch.shared_ids)
-        now = {id(output): tensor for output, tensor in zip(outputs, tensors)}
         for lookup in batch.lookups:
-            structure = _structure(batch.get_next, lookup)
-            replacement.structures.setdefault(
-                lookup.is_train, tf.nest.map_structure(lambda t, now=now: now.get(id(t), t), structure)
-            )
+            replacement.structures.setdefault(lookup.is_train, _structure(batch.get_next, lookup))
             report.moved.append(
                 _report.Moved(
                     lookup.name,
