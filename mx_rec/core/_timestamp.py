@@ -51,9 +51,9 @@ def bind(graph) -> None:
         if found is not None:
             if _watch.is_running(graph):
                 raise RuntimeError(
-                    f"lookup '{lookup.name}' gets its timestamp when the pipeline is started, but a session has run the "
-                    f"graph before: add the timestamp to the collection {ASCEND_TIMESTAMP} before the lookup is built, "
-                    "or start the pipeline before the session's first run"
+                    f"lookup '{lookup.name}' gets its timestamp when the pipeline is started, but a session has run "
+                    f"the graph before: add the timestamp to the collection {ASCEND_TIMESTAMP} before the lookup is "
+                    "built, or start the pipeline before the session's first run"
                 )
             replace_input(lookup.plan.op, lookup.plan.op.inputs[1], checked(found, f"collection {ASCEND_TIMESTAMP}"))
         elif _tracking.evicts_by_time(lookup.table):

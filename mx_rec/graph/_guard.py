@@ -6,7 +6,7 @@ from tensorflow.python.client import session as tf_session
 
 from mx_rec._patch import Patch
 from mx_rec.core import _graph, _initialization, _watch
-from mx_rec.graph import _untrained
+from mx_rec.graph import _ending, _untrained
 from mx_rec.graph._find import reads_dataset
 
 
@@ -21,6 +21,7 @@ def _init(self, target="", graph=None, config=None):
             raise
     PATCHES[0].stock(self, target, graph, config)
     if has_tables:
+        _ending.remember(self)
         _watch.watch(self, [_Checks(given), _initialization.observer(self)])
 
 

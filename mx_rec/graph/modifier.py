@@ -116,8 +116,8 @@ def _modify(graph):
     is_late = bool(slices) and _watch.is_running(graph)
     if is_late:
         logger.warning(
-            "graph modification: a session has run the graph before, and TensorFlow ignores changes for it; all lookups "
-            "stay in the step. Call modify_graph_and_start_emb_cache() before the session's first run"
+            "graph modification: a session has run the graph before, and TensorFlow ignores changes for it; all "
+            "lookups stay in the step. Call modify_graph_and_start_emb_cache() before the session's first run"
         )
     moving = [lookup for lookup in state.to_move if lookup.plan.name in slices]
     sources = {}
