@@ -1,4 +1,4 @@
-"""`python -m mx_rec`: the command line."""
+"""The command line: `mx_rec`, or `python -m mx_rec`."""
 
 import argparse
 import os
@@ -7,15 +7,15 @@ import sys
 import mx_rec
 
 
-def main(arguments=None) -> int:
-    """Runs a command; returns the exit status."""
-    from mx_rec.cli import demo, diff, export, inspect, prune, verify
+def main(arguments=None, prog="python -m mx_rec") -> int:
+    """Runs a command; returns the exit status. `prog`: how the user calls it."""
+    from mx_rec.cli import demo, diff, export, inspect, prune, run, verify
     from mx_rec.saver._errors import CheckpointError, DamagedError
 
-    parser = argparse.ArgumentParser(prog="python -m mx_rec", description=mx_rec.__doc__.partition(": ")[2])
+    parser = argparse.ArgumentParser(prog=prog, description=mx_rec.__doc__.partition(": ")[2])
     parser.add_argument("--version", action="version", version=f"mx_rec {mx_rec.version()}")
     commands = parser.add_subparsers(title="commands", metavar="<command>", dest="command")
-    for module in (demo, inspect, verify, diff, prune, export):
+    for module in (demo, run, inspect, verify, diff, prune, export):
         module.add_command(commands)
     options = parser.parse_args(arguments)
     if not hasattr(options, "run"):
@@ -36,7 +36,14 @@ def main(arguments=None) -> int:
         return 130  # as a shell reports a program that SIGINT ended
 
 
-if __name__ == "__main__":
+def console(prog="mx_rec") -> int:
+    """The console script."""
     # Before main imports the commands, as the package's log reads it then: its lines would drown those of a command.
-    os.environ.setdefault("MXREC_LOG_LEVEL", "WARNING")
-    sys.exit(main())
+    # A script that is run has the log that it always has.
+    if sys.argv[1:2] != ["run"]:
+        os.environ.setdefault("MXREC_LOG_LEVEL", "WARNING")
+    return main(prog=prog)
+
+
+if __name__ == "__main__":
+    sys.exit(console("python -m mx_rec"))

@@ -60,7 +60,9 @@ print("done", flush=True)
 
 
 @pytest.mark.parametrize(
-    ("mode", "is_blocking"), [("spec", False), ("modified", False), ("spec", True)], ids=["spec", "modified", "blocking"]
+    ("mode", "is_blocking"),
+    [("spec", False), ("modified", False), ("spec", True)],
+    ids=["spec", "modified", "blocking"],
 )
 def test_a_process_ends_although_its_pipeline_goes_on(mode, is_blocking):
     script = SCRIPT.format(tests=__file__.rpartition("/")[0], mode=mode, is_blocking=is_blocking)

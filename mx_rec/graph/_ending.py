@@ -1,8 +1,8 @@
 """Sessions that read tables end before the interpreter does.
 
-An input pipeline with a Python function in it (`tf.data.Dataset.from_generator`) runs ahead of the script, also when that
-has ended. If the interpreter goes first, the function never returns, and a session that is deleted then waits for it for
-ever. So sessions that are still open end at exit, while Python functions can.
+An input pipeline with a Python function in it (`tf.data.Dataset.from_generator`) runs ahead of the script, also when
+that has ended. If the interpreter goes first, the function never returns, and a session that is deleted then waits for
+it for ever. So sessions that are still open end at exit, while Python functions can.
 """
 
 import atexit
