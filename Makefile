@@ -23,7 +23,8 @@ BUILD := --no-build-isolation -C build-dir=$(BUILD_DIR)
 
 # Folders too, as their date tells of removed files; __init__.py, as a new package must join the editable install.
 SOURCES := $(shell find native -type d -o \( -name '*.h' -o -name '*.cc' -o -name CMakeLists.txt \) \
-	! -name '*_test.cc' ! -name '*_bench.cc') $(shell find mx_rec rec_sdk_common tf_adapter -name __init__.py 2>/dev/null)
+	! -name '*_test.cc' ! -name '*_bench.cc') $(shell find mx_rec -name __init__.py) \
+	packaging_support/mx_rec_doors.pth
 CXX_FILES = $(shell find native -name '*.h' -o -name '*.cc') $(wildcard tests/*.c)
 
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
@@ -175,4 +176,4 @@ wheel: setup
 
 clean:
 	rm -rf build dist .pytest_cache .ruff_cache .hypothesis .venv*/.installed-*
-	@find mx_rec tf_adapter tests packaging_support benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	@find mx_rec tests packaging_support benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

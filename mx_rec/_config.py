@@ -67,6 +67,8 @@ class _Process:
     config: Optional[Config] = None
     hashtable_collection: str = "ASCEND_GLOBAL_HASHTABLE_COLLECTION"
     if_load: bool = False
+    optimizer: Optional[object] = None  # the sparse optimizer that was made last
+    feature_specs: dict[str, object] = dataclasses.field(default_factory=dict)  # that an insert function has seen
 
 
 process = _Process()
@@ -79,21 +81,48 @@ def current() -> Config:
     return process.config
 
 
+# By what variables each launcher tells a process how many it has started, and which of them it is.
+_LAUNCHERS = (("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("RANK_SIZE", "RANK_ID"))
+
+
+def check_ranks() -> None:
+    """OSError if a launcher has started several ranks.
+
+    Asked at the import of what scripts ask for ranks, and by every question for one: later, in `init`, a script may
+    have deleted its old checkpoints already.
+    """
+    for size_variable, rank_variable in _LAUNCHERS:
+        size = _launcher_number(size_variable, 1)
+        if size > 1:
+            raise OSError(
+                f"mx_rec was started as rank {_launcher_number(rank_variable, 0)} of {size} ({size_variable}={size}), "
+                "but this version trains on one rank only; start the script once, without mpirun or horovodrun, and "
+                f"with {size_variable} unset"
+            )
+
+
 def rank_id() -> int:
-    """This process's rank: what the MPI launcher says, or 0. Needs no `init`."""
-    return _launcher_number("OMPI_COMM_WORLD_RANK", 0)
+    """Returns this process's rank: 0. Needs no `init`; OSError if a launcher has started several ranks."""
+    check_ranks()
+    return 0
 
 
 def rank_size() -> int:
-    return _launcher_number("OMPI_COMM_WORLD_SIZE", 1)
-
-
-def local_rank_size() -> int:
-    return _launcher_number("OMPI_COMM_WORLD_LOCAL_SIZE", 1)
+    """Returns the number of ranks: 1. OSError if a launcher has started several."""
+    check_ranks()
+    return 1
 
 
 def local_rank_id() -> int:
-    return _launcher_number("OMPI_COMM_WORLD_LOCAL_RANK", 0)
+    """Returns the rank's number on its machine: 0. OSError if a launcher has started several ranks."""
+    check_ranks()
+    return 0
+
+
+def local_rank_size() -> int:
+    """Returns the number of ranks on this machine: 1. OSError if a launcher has started several ranks."""
+    check_ranks()
+    return 1
 
 
 def _launcher_number(variable, default):

@@ -1,5 +1,9 @@
 """Bad input, one test each: an error of the right type that names the thing, the rule, the value and the remedy."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,6 +13,7 @@ from mx_rec.core.asc.helper import get_asc_insert_func
 from mx_rec.core.asc.manager import start_asc_pipeline
 from mx_rec.core.embedding import create_table, sparse_lookup
 from mx_rec.optimizers import adagrad, ftrl, gradient_descent, gradient_descent_by_addr, lazy_adam, momentum
+from mx_rec.util.communication.hccl_ops import get_device_id, get_local_rank_size, get_rank_id, get_rank_size
 from mx_rec.util.initialize import ConfigInitializer, get_use_dynamic_expansion, init, terminate_config_initializer
 from mx_rec.util.variable import get_dense_and_sparse_variable
 
@@ -139,11 +144,34 @@ def test_every_call_before_init_says_to_call_init(call):
         call()
 
 
-def test_several_ranks_are_refused_rather_than_trained_apart(monkeypatch):
-    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
-    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
-    with pytest.raises(EnvironmentError, match="rank 1 of 2"):
-        init()
+@pytest.mark.parametrize("size, rank", [("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("RANK_SIZE", "RANK_ID")])
+@pytest.mark.parametrize("call", [init, get_rank_id, get_rank_size, get_device_id, get_local_rank_size])
+def test_several_ranks_are_refused_rather_than_trained_apart(call, size, rank, monkeypatch):
+    monkeypatch.setenv(size, "2")
+    monkeypatch.setenv(rank, "1")
+    with pytest.raises(EnvironmentError, match=f"rank 1 of 2.*{size}=2.*with {size} unset"):
+        call()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from mx_rec.util.initialize import init",
+        "from mx_rec.util.communication.hccl_ops import get_rank_id",
+        "from rec_sdk_common.communication.hccl.hccl_info import get_rank_id",
+    ],
+)
+def test_several_ranks_are_refused_before_a_script_can_delete_its_checkpoints(statement):
+    script = f"{statement}\nprint('the script goes on')"
+    environment = {**os.environ, "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    assert done.returncode == 1 and done.stdout == "" and "rank 1 of 2" in done.stderr
+
+
+def test_one_rank_of_a_launcher_is_as_good_as_none(monkeypatch):
+    for variable, value in (("OMPI_COMM_WORLD_SIZE", "1"), ("OMPI_COMM_WORLD_RANK", "0"), ("RANK_SIZE", "1")):
+        monkeypatch.setenv(variable, value)
+    assert (get_rank_id(), get_rank_size(), get_device_id(), get_local_rank_size()) == (0, 1, 0, 1)
 
 
 # ---- create_table ---------------------------------------------------------------------------------------------------

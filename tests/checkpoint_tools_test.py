@@ -669,8 +669,17 @@ def test_halves_go_if_they_are_older_and_stay_if_they_are_newer(run, tool):
     assert state_of(run) == ("model-9", ["model-9"])
 
 
+_SAVING = """
+import sys
+from mx_rec.saver import _lock
+_lock.acquire(sys.argv[1])
+print("locked", flush=True)
+input()
+"""
+
+
 def test_leftovers_of_dead_processes_go_and_those_of_living_ones_stay(run, tool):
-    living = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    """A process lives if it has the lock; its number may be that of another one here, or of none."""
     here = _owner.host()
 
     def make(step, owner):
@@ -679,17 +688,22 @@ def test_leftovers_of_dead_processes_go_and_those_of_living_ones_stay(run, tool)
             (run / name / "own").mkdir(parents=True)
         return names
 
-    try:
-        dead, alive, other = make(12, f"{here}-{GONE}"), make(15, f"{here}-{living.pid}"), make(18, f"far-off-{GONE}")
+    ours, other = make(12, f"{here}-{GONE}"), make(18, f"far-off-{GONE}")
+    command = [sys.executable, "-c", _SAVING, str(run)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as living:
+        assert living.stdout.readline() == b"locked\n"
         status, out, _ = tool("prune", run, "--keep", 5)
         assert status == 0
-        assert all(f"remove          {name} " in out for name in dead)
+        assert all(f"leave           {name} " in out for name in ours) and f"process {living.pid} on {here}" in out
         assert all(f"leave           {name} " in out for name in other) and "made on far-off" in out
-        assert {path.name for path in run.glob(".*")} == alive | other
-        assert tool("prune", run, "--keep", 5, "--other-hosts")[0] == 0
-        assert {path.name for path in run.glob(".*")} == alive
-    finally:
-        living.communicate(b"\n")
+        assert {path.name for path in run.glob(".*")} == ours | other | {".mx_rec-lock"}
+        living.kill()
+    status, out, _ = tool("prune", run, "--keep", 5)
+    assert status == 0
+    assert all(f"remove          {name} " in out for name in ours)
+    assert {path.name for path in run.glob(".*")} == other
+    assert tool("prune", run, "--keep", 5, "--other-hosts")[0] == 0
+    assert not list(run.glob(".*"))
 
 
 @pytest.mark.parametrize("is_visible", [True, False])

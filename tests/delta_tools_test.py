@@ -125,6 +125,23 @@ def test_exported_arrays_are_the_rows(step, chunk, run, original, tool, monkeypa
             np.testing.assert_array_equal(array[order].view(np.int32), values[:, i].view(np.int32))
 
 
+@pytest.mark.parametrize("step", [9, 12])
+def test_a_checkpoint_in_the_originals_layout_is_restored_without_a_manifest(step, run, original, tool):
+    out = run / "out"
+    assert tool("export", run / f"model-{step}", out, "--format", "original")[0] == 0
+    assert {path.name for path in (out / f"sparse-model-{step}").iterdir()} == set(model.TABLES)
+    assert not list(out.rglob("*manifest*")) and not list(out.rglob("*tmp*")) and not list(out.rglob("deleted"))
+    with training.Run(model.batches(1)) as other:
+        v1.train.Saver().restore(other.session, str(out / f"model-{step}"))
+        model.assert_same_rows(other.model.rows(), original[1][step])
+    status, _, err = tool("export", run / f"model-{step}", out, "--format", "original", "--table", "own")
+    assert status == 2 and "leave out --table" in err
+    for path in run.glob(f"model-{step}.*"):
+        path.unlink()
+    status, _, err = tool("export", run / f"model-{step}", run / "other", "--format", "original")
+    assert status == 2 and "has no dense part" in err and not list(run.glob("other/**/slice.*"))
+
+
 def test_export_reads_no_damaged_link(run, tool):
     flip(run / NAMES[6] / "own/deleted/slice.data")
     status, _, err = tool("export", run / "model-9", run / "out", "--table", "own")

@@ -3,6 +3,7 @@
 import itertools
 import os
 import subprocess
+import sys
 import types
 
 import estimators
@@ -17,7 +18,7 @@ import tf_adapter
 from mx_rec._native import checkpoint
 from mx_rec.core.feature_process import EvictHook
 from mx_rec.graph.modifier import GraphModifierHook
-from mx_rec.saver import _owner, _timers
+from mx_rec.saver import _timers
 from mx_rec.util.initialize import init, terminate_config_initializer
 
 v1 = tf.compat.v1
@@ -213,7 +214,7 @@ def test_training_goes_on_with_its_own_rows_after_an_evaluation_of_others_in_bet
     np.testing.assert_array_equal(job.weight(), weight)
     job.evaluate(evaluation_data())  # what was saved last is there
     model.assert_same_rows(job.rows(), rows)
-    assert not [name for name in os.listdir(tmp_path / "disturbed") if "mx_rec" in name]
+    assert not [name for name in os.listdir(tmp_path / "disturbed") if "mx_rec-training" in name]
 
 
 class TrainAnother(v1.train.CheckpointSaverListener):
@@ -271,14 +272,15 @@ def test_deltas_and_saves_while_training_goes_on(admission, tmp_path, monkeypatc
 
 
 def test_rows_that_a_killed_training_left_are_removed(tmp_path):
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    left = tmp_path / f".mx_rec-training-abc.{_owner.host()}-{dead.pid}"
+    left, alive = (tmp_path / f".mx_rec-training-{name}" for name in ("abc", "def"))
     (left / "own").mkdir(parents=True)
-    alive = tmp_path / f".mx_rec-training-abc.{_owner.host()}-1"
     alive.mkdir()
-    Job(tmp_path).train(data_of(), 1)
-    assert alive.exists() and not left.exists()
+    code = f"from mx_rec.saver import _lock; _lock.acquire({str(alive)!r}); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        Job(tmp_path).train(data_of(), 1)
+        assert alive.exists() and not left.exists()
+        other.kill()
 
 
 def test_an_evaluator_hook_without_checkpoints_sees_the_rows_being_trained(tmp_path):

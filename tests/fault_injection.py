@@ -59,6 +59,7 @@ faults = load()
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
+from mx_rec.saver import _lock  # noqa: E402
 from mx_rec.saver import saver as mx_saver  # noqa: E402
 from mx_rec.saver.saver_test import Model, fill, native  # noqa: E402
 from mx_rec.util.log import logger  # noqa: E402
@@ -146,6 +147,7 @@ class Trial:
 
     def begin(self):
         shutil.rmtree(self.directory, ignore_errors=True)
+        _lock.release(self.directory)
         shutil.copytree(self.pristine, self.directory)
         self.subject.forget(self.directory)
         self.subject.set(VALUES[self.after])
@@ -168,8 +170,10 @@ class Trial:
         assert name == self.after or not has_succeeded, "the save succeeded and did not save"
         self.subject.set(VALUES[self.following])
         self.subject.save(directory, 3)
-        hidden = [entry for entry in os.listdir(directory) if entry.startswith(".") or ".tmp" in entry]
-        assert hidden == [], f"left after the next save: {hidden}"
+        hidden = {entry for entry in os.listdir(directory) if entry.startswith(".") or ".tmp" in entry} - {
+            ".mx_rec-lock"
+        }
+        assert not hidden, f"left after the next save: {hidden}"
         assert same(self.subject.restore_latest(directory), self.states[self.following])
         return name
 
@@ -224,9 +228,10 @@ def every_operation(trial, name, how):
 
 
 def prepare(subject, directory):
-    """State A as model-1, and B in memory."""
+    """State A as model-1, and B in memory. The next save has to lock the directory again."""
     subject.set(VALUES["A"])
     subject.save(directory, 1)
+    _lock.release(directory)
     subject.forget(directory)
     subject.set(VALUES["B"])
 

@@ -17,6 +17,7 @@ from mx_rec.optimizers import (
     adagrad,
     adagrad_by_addr,
     ftrl,
+    ftrl_t,
     gradient_descent,
     gradient_descent_by_addr,
     lazy_adam,
@@ -73,6 +74,19 @@ def ftrl_rule(power=-0.5, l1=0.0, l2=0.0, shrinkage=0.0):
     return rule
 
 
+def ftrl_t_rule(beta=1.0, lambda1=0.0, lambda2=0.0, epsilon=0.0, factor=0.0):
+    def rule(row, g, rate, t):
+        w = np.where(row[2] == 0, 0.0, row[0])
+        row[3] = factor * row[3] + (1 - factor) * g
+        row[1] = (1 - epsilon) * row[1] + row[3] - (np.sqrt(row[2] + row[3] ** 2) - np.sqrt(row[2])) / rate * w
+        row[2] = (1 - epsilon) * row[2] + row[3] ** 2
+        outside = np.abs(row[1]) > lambda1
+        divisor = (beta + np.sqrt(row[2])) / rate + lambda2
+        row[0] = np.where(outside, (np.sign(row[1]) * lambda1 - row[1]) / divisor, 0.0)
+
+    return rule
+
+
 def momentum_rule(factor=0.9, nesterov=False):
     def rule(row, g, rate, t):
         row[1] = factor * row[1] + g
@@ -112,6 +126,9 @@ def ftrl_case(label, rate, power=-0.5, initial=0.1, l1=0.0, l2=0.0, shrinkage=0.
         lambda r: v1.train.FtrlOptimizer(r, **options),
         ("accum", "linear"),
     )
+
+
+FTRL_T_SLOTS = (("ftrl_t_z", 0.0), ("ftrl_t_n", 0.0), ("ftrl_t_g", 0.0))
 
 
 def momentum_case(label, rate, factor, nesterov):
@@ -193,6 +210,16 @@ CASES = [
         ADAM_SLOTS,
     ),
     Case("lazy_adam_by_addr", lazy_adam_by_addr.create_hash_optimizer_by_address, 0.01, adam(), ADAM_SLOTS),
+    Case("ftrl_t", lambda r: ftrl_t.create_hash_optimizer(0.01, alpha=r), 0.06, ftrl_t_rule(), FTRL_T_SLOTS),
+    Case(
+        "ftrl_t_decayed",
+        lambda r: ftrl_t.create_hash_optimizer(
+            0.01, alpha=r, beta=0.5, lambda1=0.01, lambda2=0.1, epsilon=0.01, grad_factor=0.3
+        ),
+        0.5,
+        ftrl_t_rule(0.5, 0.01, 0.1, 0.01, 0.3),
+        FTRL_T_SLOTS,
+    ),
     FTRL,
     ftrl_case("ftrl_l1", 0.1, l1=0.05),
     ftrl_case("ftrl_l2", 0.5, initial=1.0, l2=0.3),

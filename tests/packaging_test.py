@@ -68,9 +68,8 @@ def test_the_wheel_holds_both_libraries_and_no_tests(wheel):
     assert "mx_rec/_native/libmxrec_core.so" in names
     assert "mx_rec/_native/_mxrec_ops.so" in names
     assert "mx_rec/_native/_build_info.py" in names
-    assert "tf_adapter/__init__.py" in names
     assert [n for n in names if n.endswith("_test.py")] == []
-    assert {n.split("/")[0].split("-")[0] for n in names} <= {"mx_rec", "rec_sdk_common", "tf_adapter"}
+    assert {n.split("/")[0].split("-")[0] for n in names} <= {"mx_rec", "mx_rec_doors.pth"}
 
 
 def test_the_wheel_serves_any_python_and_pins_its_tensorflow(wheel):
@@ -98,15 +97,27 @@ library.ops()
     run_script(python, script, tmp_path)
 
 
-def test_the_installed_package_has_estimators(python, tmp_path):
+def test_the_installed_package_has_the_vendor_s_names_before_mx_rec_is_imported(python, tmp_path):
     script = """
 import sys
-import tensorflow as tf
-from tf_adapter import NPUEstimator
-assert sys.modules["tf_adapter"].__file__.startswith(sys.prefix)
+from npu_bridge.npu_init import *
+from tf_adapter import NPUEstimator as Door
+from mx_rec.npu import npu_estimator
+assert Door is NPUEstimator is npu_estimator.NPUEstimator
+assert npu_estimator.__file__.startswith(sys.prefix), npu_estimator.__file__
 assert issubclass(NPUEstimator, tf.estimator.Estimator)
 """
     run_script(python, script, tmp_path)
+
+
+def test_a_tf_adapter_beside_the_script_stands_in_for_the_installed_one(python, tmp_path):
+    (tmp_path / "tf_adapter.py").write_text("from npu_bridge.npu_init import *\nMINE = True\n")
+    (tmp_path / "script.py").write_text(
+        "from tf_adapter import MINE, NPUEstimator\n"
+        "from mx_rec.npu import NPUEstimator as ours\n"
+        "assert MINE and NPUEstimator is ours\n"
+    )
+    run(python, tmp_path / "script.py", cwd=tmp_path)
 
 
 def test_another_tensorflow_than_at_build_time_is_refused_with_the_remedy(python, tmp_path):

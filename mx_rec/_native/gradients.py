@@ -2,6 +2,8 @@
 
 import functools
 
+from mx_rec import _shape
+
 
 @functools.cache
 def register() -> None:
@@ -105,7 +107,7 @@ def fold(gradient, rows, plan, table, feature, is_pooled):
         table=table,
         feature=feature,
         pooled=is_pooled,
-        dim=rows.shape[1],
+        dim=_shape.size(rows.shape, 1),
         name="fold",
     )
 
@@ -122,7 +124,7 @@ def _joined(op, gradient):
     import tensorflow as tf
 
     _, *rows, plan = op.inputs
-    parts = tf.split(tf.convert_to_tensor(gradient), [tensor.shape[1] for tensor in rows], axis=-1)
+    parts = tf.split(tf.convert_to_tensor(gradient), [_shape.size(tensor.shape, 1) for tensor in rows], axis=-1)
     attributes = zip(*(op.get_attr(name) for name in ("tables", "features", "pooled")))
     folds = [
         fold(part, its_rows, plan, table, feature, bool(pooled))

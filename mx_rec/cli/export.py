@@ -6,16 +6,17 @@ import os
 import numpy as np
 from tqdm import tqdm
 
-from mx_rec.cli import verify
+from mx_rec.cli import _original_layout, verify
 from mx_rec.cli._steadily import steadily
 from mx_rec.saver import _table_files
 from mx_rec.saver._errors import CheckpointError, DamagedError
 
 _DESCRIPTION = """\
 Writes the tables of a checkpoint as NumPy files, T.keys.npy (int64 [n]) and T.embedding.npy (float32 [n, dim]), or as
-one Parquet file per table with the columns `key` and `embedding`. Row i is the same in all of them. Files of the same
-names are replaced. A delta gives all rows, of those it builds on, too. What is exported is checked before, and the
-files appear when all of them are complete.
+one Parquet file per table with the columns `key` and `embedding`. Row i is the same in all of them. Or as a checkpoint
+in the layout of the original SDK, which refuses directories with a manifest: tables with slots and counts, and the
+dense part. Files of the same names are replaced. A delta gives all rows, of those it builds on, too. What is exported
+is checked before, and the files appear when all of them are complete.
 """
 
 
@@ -24,7 +25,7 @@ def add_command(commands) -> None:
     parser = commands.add_parser("export", help="write tables as NumPy or Parquet files", description=_DESCRIPTION)
     parser.add_argument("path", metavar="PATH", help="as of `inspect`")
     parser.add_argument("out", metavar="OUT", help="the directory for the files; made if missing")
-    parser.add_argument("--format", choices=("npy", "parquet"), default="npy", help="npy, if not given")
+    parser.add_argument("--format", choices=("npy", "parquet", "original"), default="npy", help="npy, if not given")
     parser.add_argument("--table", action="append", metavar="T", help="this one alone; repeatable")
     parser.add_argument("--slots", action="store_true", help="the optimizer's slots too")
     parser.set_defaults(run=run)
@@ -32,28 +33,34 @@ def add_command(commands) -> None:
 
 def run(options) -> int:
     """Runs the command; returns the exit status."""
-    write = _write_npy if options.format == "npy" else _parquet_writer()
+    if options.format == "original" and options.table is not None:
+        raise CheckpointError("`--format original` writes a whole checkpoint; leave out --table")
+    parquet = _parquet_writer() if options.format == "parquet" else None
     try:
         with _Files(options.out) as files:
-            status = steadily([options.path], lambda checkpoint: _export(checkpoint, options, write, files))
+            status = steadily([options.path], lambda checkpoint: _export(checkpoint, options, parquet, files))
             files.keep()
     except OSError as error:
         raise CheckpointError(f"cannot write to '{options.out}': {error.strerror or error}") from error
     return status
 
 
-def _export(checkpoint, options, write, files):
+def _export(checkpoint, options, parquet, files):
     """Writes the tables to new files, and prints where they will be."""
+    is_original = options.format == "original"
+    write = _original_layout.writer(checkpoint) if is_original else parquet or _write_npy
     names = list(checkpoint.tables) if options.table is None else dict.fromkeys(options.table)
     for table in [checkpoint.table(name) for name in names]:
-        columns = ("embedding", *(table.slots if options.slots else ()))
-        wanted = {"key", "deleted", *columns}
+        columns = ("embedding", *(table.slots if options.slots or is_original else ()))
+        wanted = None if is_original else {"key", "deleted", *columns}
         damage = [text for link in table.links for text in verify.check_table(link, wanted)]
         if damage:
             raise DamagedError("; ".join(damage))
         with tqdm(total=table.rows, desc=table.name, unit=" rows", disable=None, leave=False) as bar:
             written = write(table, columns, files, bar.update)
         print(f"table '{table.name}': {table.rows:,} rows of dim {table.dim} -> {', '.join(written)}")
+    if is_original:
+        _original_layout.copy_dense(checkpoint, files)
     return 0
 
 
@@ -75,8 +82,8 @@ class _Files:
 
     def new(self, name: str) -> tuple[str, str]:
         """(the path of the file called `name`, where to write it meanwhile). The same again for the same name."""
-        os.makedirs(self._directory, exist_ok=True)
         path = os.path.join(self._directory, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         self._names[path] = f"{path}.tmp-{os.getpid()}"
         return path, self._names[path]
 

@@ -14,7 +14,7 @@ import re
 from typing import Optional
 
 from mx_rec.cli import verify
-from mx_rec.saver import _chain, _directory, _finding, _owner, _reading, _recovery
+from mx_rec.saver import _chain, _directory, _finding, _lock, _owner, _reading, _recovery
 from mx_rec.saver import _files as _saver_files
 from mx_rec.saver._errors import CheckpointError, DamagedError
 
@@ -22,7 +22,8 @@ _DESCRIPTION = """\
 Removes the older checkpoints in a directory, dense files and tables, and what killed processes left of them. Of every
 name (model-*, best-*) the newest N that pass verification stay, and the one that TensorFlow's `checkpoint` file calls
 the latest. Damaged ones go if a newer one is whole. Tables stay while a delta builds on them. The `checkpoint` file is
-updated. What processes of another machine have left stays, as they may be at work: see --other-hosts.
+updated. While a process saves into the directory, what looks like a save under way stays; so does what processes of
+another machine have left, as they may be at work: see --other-hosts.
 """
 _DENSE = r"\.(index|meta|data-\d{5}-of-\d{5})"
 
@@ -47,7 +48,13 @@ def run(options) -> int:
     if not os.path.isdir(options.dir):
         raise CheckpointError(f"'{options.dir}' is no directory; give the one with checkpoints")
     directory = os.path.abspath(options.dir)
-    leftovers = _survey(directory, options.other_hosts)
+    with _lock.borrowed(directory) as is_locked:
+        return _prune(directory, is_locked, options)
+
+
+def _prune(directory, is_locked, options):
+    """`is_locked`: no process of this machine saves into the directory meanwhile."""
+    leftovers = _survey(directory, is_locked, options.other_hosts)
     busy = {one.prefix for one in leftovers.busy}
     states = _read_states(directory)
     families = _families(directory)
@@ -125,8 +132,8 @@ def _size(path):
     return sum(os.lstat(file).st_size for file in inside) if os.path.isdir(path) else os.lstat(path).st_size
 
 
-def _survey(directory, other_hosts):
-    found = _recovery.survey(directory, other_hosts=other_hosts)
+def _survey(directory, is_locked, other_hosts):
+    found = _recovery.survey(directory, is_locked, other_hosts=other_hosts)
     # A whole checkpoint is completed even if nobody was told of it: what follows may count on it as the newest one.
     return dataclasses.replace(found, install=[*found.install, *found.withdraw], withdraw=[])
 
@@ -139,7 +146,10 @@ def _show(leftovers, options):
         print(_line("remove", options.dry_run, one.path, reason))
     for one in leftovers.busy:
         if one.host != _owner.host():
-            print(_line("leave", options.dry_run, one.path, f"made on {one.host}; if none saves there, --other-hosts"))
+            reason = f"made on {one.host}; if none saves there, --other-hosts"
+        else:
+            reason = f"{_lock.holder(os.path.dirname(one.path))} saves here"
+        print(_line("leave", options.dry_run, one.path, reason))
 
 
 # ---- What to do.

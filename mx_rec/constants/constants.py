@@ -20,11 +20,18 @@ BASE_MODEL = "base"
 DELTA_MODEL = "delta"
 HDFS_FILE_PREFIX = ["viewfs://", "hdfs://"]
 
+# Libraries of ops that scripts ask import_host_pipeline_ops for by file name. One library of mx_rec has all of them.
+LIBREC_CPU_SO = "librec_cpu.so"
+LIBREC_EOS_OPS_SO = "librec_eos_ops.so"
+LIBREC_TF_REC_V1_CPU_SO = "libtf_rec_v1_cpu.so"
+
 
 class BaseEnum(enum.Enum):
     @classmethod
     def mapping(cls, key):
-        """The member whose value is `key`; KeyError if there is none."""
+        """The member whose value is `key`, or that of the member `key` of another enumeration; KeyError if there is
+        none."""
+        key = key.value if isinstance(key, enum.Enum) else key
         for member in cls:
             if member.value == key:
                 return member
@@ -36,7 +43,13 @@ class All2allGradientsOp(BaseEnum):
     SUM_GRADIENTS_AND_DIV_BY_RANKSIZE = "sum_gradients_and_div_by_ranksize"
 
 
+class MxRecMode(BaseEnum):
+    ASC = "ASC"
+
+
 class ApplyGradientsStrategy(BaseEnum):
+    """How a batch's gradients of one key become an update. Here they are summed in either case."""
+
     DIRECT_APPLY = "direct_apply"
     SUM_SAME_ID_GRADIENTS_AND_APPLY = "sum_same_id_gradients_and_apply"
 

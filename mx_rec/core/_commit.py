@@ -234,4 +234,6 @@ def _collect(found):
     if constants.ASCEND_SPARSE_LOOKUP_LOCAL_EMB not in graph.collections:
         graph._collections[constants.ASCEND_SPARSE_LOOKUP_LOCAL_EMB] = _RowsCollection()
     handles.append(found.handles)
+    # Each row of a commit is there once, so its handles are what older scripts call its unique keys.
+    graph.add_to_collection(constants.ASCEND_SPARSE_LOOKUP_UNIQUE_KEYS, found.handles)
     graph.get_collection_ref(constants.ASCEND_SPARSE_LOOKUP_LOCAL_EMB).append(found.rows)

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from mx_rec import _shape
 from mx_rec._native import library
 from mx_rec.core import _commit, _graph, _ids, _timestamp, _tracking
 from mx_rec.core.asc import _insertion
@@ -91,7 +92,7 @@ def _view(plan, layout, table, feature, ids_shape, is_train, combiner, default, 
         raise ValueError(
             f"table '{table.table_name}': `combiner` pools the last axis of the ids, but these ids are a scalar"
         )
-    size = None if ids_shape.rank in (None, 0) else ids_shape[-1]
+    size = None if ids_shape.rank in (None, 0) else _shape.size(ids_shape, -1)
     # Defaults replace single embeddings, so these must exist before they are pooled.
     is_pooled = combiner is not None and default is None and (combiner == "sum" or bool(size or table.padding_keys))
     commit = _commit.commit(plan, layout, table, feature, is_pooled, is_train)

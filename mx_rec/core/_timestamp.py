@@ -1,5 +1,6 @@
 """When the samples of a batch happened: the timestamps that eviction goes by."""
 
+from mx_rec import _shape
 from mx_rec.constants.constants import ASCEND_TIMESTAMP
 from mx_rec.core import _graph, _tracking
 
@@ -12,7 +13,7 @@ def checked(tensor, who):
         raise ValueError(f"{who}: the timestamp must be a dense Tensor, got {type(tensor).__name__}")
     if tensor.dtype not in (tf.int64, tf.int32):
         raise ValueError(f"{who}: the timestamp must be int64 seconds, got {tensor.dtype.name}; cast it first")
-    is_column = tensor.shape.rank == 2 and tensor.shape[1] in (None, 1)
+    is_column = tensor.shape.rank == 2 and _shape.size(tensor.shape, 1) in (None, 1)
     if tensor.shape.rank not in (None, 0, 1) and not is_column:
         raise ValueError(
             f"{who}: the timestamp must be a scalar, or hold one number for each sample, got shape {tensor.shape}"

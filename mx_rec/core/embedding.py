@@ -2,8 +2,8 @@
 
 import re
 
-from mx_rec import _check, _config
-from mx_rec.constants.constants import MAX_VOCABULARY_SIZE, All2allGradientsOp
+from mx_rec import _check, _config, _shape
+from mx_rec.constants.constants import MAX_VOCABULARY_SIZE, All2allGradientsOp, ApplyGradientsStrategy, MxRecMode
 from mx_rec.core import _graph, _ids, _mode, _tracking
 from mx_rec.core._sparse_table import BaseSparseEmbedding, TableOptions
 from mx_rec.core.asc.feature_spec import FeatureSpec
@@ -35,6 +35,8 @@ def create_table(
     hashtable_threshold=0,
     admission_filter_bytes=0,
     optimizer_list=None,
+    apply_gradients_strategy=None,
+    mode=None,
     **unknown,
 ):
     """A sparse table: an embedding row of `dim` floats for every key that training meets.
@@ -63,6 +65,8 @@ def create_table(
             to 24 bytes a key. Above: roughly, in a counting Bloom filter of this many bytes, however many there are
             (docs/admission_and_eviction.md tells the error).
         optimizer_list: of older scripts; ignored. The optimizer that is applied to the table says what it needs.
+        apply_gradients_strategy, mode: of older scripts, an ApplyGradientsStrategy and a MxRecMode or their values;
+            checked. A batch's gradients of one key are always summed before they are applied.
 
     Returns a BaseSparseEmbedding. Raises ValueError for a bad argument, TypeError for an unknown one, EnvironmentError
     before `init`.
@@ -103,6 +107,11 @@ def create_table(
         raise RuntimeError(
             f"table '{name}': `enable_merge=True` needs init(use_dynamic_expansion=True), which was not set"
         )
+    for label, value, kind in (
+        ("apply_gradients_strategy", apply_gradients_strategy, ApplyGradientsStrategy),
+        ("mode", mode, MxRecMode),
+    ):
+        _check.choice(label, value, [None, *kind, *(member.value for member in kind)])
     padding = _padding_keys(name, padding_keys, padding_keys_mask, padding_keys_len, is_dp)
 
     options = TableOptions(
@@ -253,9 +262,9 @@ def _dim(dim):
     import tensorflow as tf
 
     if isinstance(dim, tf.TensorShape):
-        if dim.rank != 1 or dim[0] is None:
+        if dim.rank != 1 or _shape.size(dim, 0) is None:
             raise ValueError(f"`dim` must be an int in [1, 8192] or a TensorShape of one number, got {dim}")
-        dim = dim[0]
+        dim = _shape.size(dim, 0)
     return _check.integer("dim", dim, 1, 8192)
 
 

@@ -9,6 +9,8 @@ __getattr__, __dir__ = attach(
         "GraphModifierHook": "mx_rec.graph.modifier",
         "LookupSubgraphSlicerHook": "mx_rec.graph.hooks",
         "OrphanLookupKeySlicerHook": "mx_rec.graph.hooks",
+        "ACGPushOpsToDatasetHook": "mx_rec.graph.acg_push_ops",
+        "do_merge_lookup": "mx_rec.graph.merge_lookup",
         "last_report": "mx_rec.graph._report",
     },
 )

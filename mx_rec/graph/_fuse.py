@@ -10,6 +10,7 @@ import dataclasses
 
 import tensorflow as tf
 
+from mx_rec import _shape
 from mx_rec._native import library
 from mx_rec._native.gradients import fold
 from mx_rec.core import _graph
@@ -145,7 +146,7 @@ def _pool(op, lookups):
             pooled=True,
             ids_shape=embeddings.op.get_attr("ids_shape"),
         )
-        size = None if op.type == "Sum" else float(embeddings.shape[-2])
+        size = None if op.type == "Sum" else float(_shape.size(embeddings.shape, -2))
         result = pooled if size is None else pooled / size
         gradients = [chain.gradient if size is None else chain.gradient / size for chain in chains]
     _run_after_the_same(pooled.op, [op, embeddings.op])
@@ -186,12 +187,12 @@ def _has_same_bits(op):
     shape, axis = op.inputs[0].shape, tf.get_static_value(op.inputs[1])
     if shape.rank is None or shape.rank < 2 or axis is None or axis.size != 1:
         return False
-    size = shape[-2]
+    size = _shape.size(shape, -2)
     if int(axis.reshape(-1)[0]) % shape.rank != shape.rank - 2 or size == 0:
         return False
     if op.type == "Mean":  # TensorFlow may turn a division by a constant into a multiplication, which must be exact
         return size in (1, 2, 4, 8)
-    return (size is not None and size < 16) or shape[-1] % 8 == 0
+    return (size is not None and size < 16) or _shape.size(shape, -1) % 8 == 0
 
 
 @dataclasses.dataclass
@@ -239,7 +240,7 @@ def _join(op, lookups):
         return []
     features = [feature for _, feature in places]
     leader = min(features)
-    dims = [part.shape[-1] for part in parts]
+    dims = [_shape.size(part.shape, -1) for part in parts]
     with tf.name_scope(op.name + "_joined/"), tf.control_dependencies(None):
         spare = lookups.spare(commit)
         joined = library.ops().mxrec_joined(

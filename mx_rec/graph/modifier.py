@@ -42,11 +42,11 @@ def modify_graph_and_start_emb_cache(full_graph=None, dump_graph=False) -> None:
     _check.instance("full_graph", full_graph, tf.Graph, "a tf.Graph")
     with full_graph.as_default():
         if dump_graph:
-            _dump(full_graph, "before", "old_graph.pbtxt")
+            dump(full_graph, "before", "old_graph.pbtxt")
         _modify(full_graph)
         start_asc_pipeline()
         if dump_graph:
-            _dump(full_graph, "after", "new_graph.pbtxt")
+            dump(full_graph, "after", "new_graph.pbtxt")
 
 
 class GraphModifierHook(v1.train.SessionRunHook):
@@ -278,6 +278,7 @@ def _is_fed(dataset):
     return False
 
 
-def _dump(graph, folder, file):
+def dump(graph, folder, file) -> None:
+    """Writes the graph to ./export_graph/, for TensorBoard to `folder` there, and as text to `file`."""
     v1.summary.FileWriter(os.path.join("export_graph", folder), graph=graph).close()
     tf.io.write_graph(graph.as_graph_def(), "export_graph", file, as_text=True)

@@ -11,10 +11,11 @@ from mx_rec._native import library
 from mx_rec._native.gradients import folds_of, origin_of, parts_of, reached
 from mx_rec.core import _graph
 from mx_rec.optimizers import _fold_update
+from mx_rec.optimizers.base import CustomizedOptimizer
 from mx_rec.util.log import logger
 
 
-class SparseOptimizer(tf.compat.v1.train.Optimizer):
+class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
     """Updates table rows. Takes pairs of (tf.IndexedSlices, anchor variable), as `tf.gradients` and
     `compute_gradients` give them for the variables of `get_dense_and_sparse_variable`, and pairs of (gradient Tensor,
     row addresses) of the collections ASCEND_SPARSE_LOOKUP_LOCAL_EMB and ASCEND_SPARSE_LOOKUP_ID_OFFSET, whatever the
@@ -26,10 +27,19 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer):
 
     def __init__(self, name):
         super().__init__(use_locking=False, name=_check.text("name", name, 200))
+        self.unique_name = self.base_name = name
+        _config.process.optimizer = self
 
     def _slot_specs(self):
         """[(checkpoint name, initial value)] of the slots in a row."""
         raise NotImplementedError
+
+    @property
+    def slot_num(self):
+        return len(self._slot_specs())
+
+    def get_slot_init_values(self):
+        return [value for _, value in self._slot_specs()]
 
     def _hyper(self):
         """The rule's numbers for one step: a list of floats and scalar tensors."""

@@ -26,6 +26,7 @@ class LazyAdam(SparseOptimizer):
 
     def __init__(self, learning_rate, beta1, beta2, epsilon, name):
         super().__init__(name)
+        # Under the name that TensorFlow's Adam has for it: scripts that scale the loss divide it by the scale.
         self._lr = learning_rate_argument(learning_rate)
         self._beta1 = _check.real("beta1", beta1, 0.0, 1.0, low_open=True, high_open=True)
         self._beta2 = _check.real("beta2", beta2, 0.0, 1.0)
@@ -59,3 +60,11 @@ class LazyAdam(SparseOptimizer):
             beta1_power.assign(beta1_power * self._beta1, read_value=False),
             beta2_power.assign(beta2_power * self._beta2, read_value=False),
         ]
+
+
+class CustomizedLazyAdam(LazyAdam):
+    """LazyAdam under the name that scripts make it by, with all of its defaults."""
+
+    def __init__(self, learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-8, use_locking=False, name="LazyAdam"):
+        _check.boolean("use_locking", use_locking)
+        super().__init__(learning_rate, beta1, beta2, epsilon, name)

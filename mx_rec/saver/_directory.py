@@ -8,6 +8,8 @@ D/.dense-model-7.tmp-<owner>      the directory of the dense part that belongs t
 D/.dense-model-7.new-<owner>      a file of the dense part on its way into D
 D/.state-checkpoint.tmp-<owner>   a list of checkpoints on its way to D/checkpoint
 
+D/.mx_rec-lock                    locked by the process that saves into D (_lock.py)
+
 Who an owner is, _owner.py says.
 """
 
@@ -37,10 +39,6 @@ class Hidden(NamedTuple):
     @property
     def owner(self) -> str:
         return f"{self.host}-{self.pid}"
-
-    def is_alive(self) -> bool:
-        """Whether a process may still be at work on it."""
-        return _owner.is_alive(self.host, self.pid, self.prefix)
 
 
 def base(prefix: str) -> str:

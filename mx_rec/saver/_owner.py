@@ -1,7 +1,6 @@
-"""Who made a hidden file, and whether they may still be at work on it.
+"""Who made a hidden file. Whether they are still at work on it, the lock of its directory tells (_lock.py).
 
-An owner is written <host>-<pid>, the host without dots, so that it can be told from the name before it. Whether a
-process lives is known on its own host alone: elsewhere, on a shared disk, every owner may.
+An owner is written <host>-<pid>, the host without dots, so that it can be told from the name before it.
 """
 
 import os
@@ -41,17 +40,7 @@ def end(prefix: str) -> None:
         _at_work.discard(os.path.abspath(prefix))
 
 
-def is_alive(owner_host: str, pid: int, prefix: str) -> bool:
-    """Whether that process may still be saving `prefix`."""
-    if owner_host != host():
-        return True
-    if pid == os.getpid():  # or a process before us that had the same number
-        with _lock:
-            return os.path.abspath(prefix) in _at_work
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return True
+def is_at_work(prefix: str) -> bool:
+    """Whether a thread of this process is saving `prefix`."""
+    with _lock:
+        return os.path.abspath(prefix) in _at_work

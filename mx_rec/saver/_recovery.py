@@ -5,7 +5,7 @@ import os
 import threading
 from typing import NamedTuple, Optional
 
-from mx_rec.saver import _directory, _files, _manifest, _owner
+from mx_rec.saver import _directory, _files, _lock, _manifest, _owner
 from mx_rec.saver._pair import Pair
 from mx_rec.util.log import logger
 
@@ -78,11 +78,19 @@ class Leftovers:
                 _files.remove(one.path)
 
 
-def survey(parent: str, name: Optional[str] = None, other_hosts: bool = False) -> Leftovers:
-    """The leftovers in the directory `parent`. A pair of the checkpoint `name` in there is installed in any case;
-    `other_hosts`: what was made on other machines is taken for left over, too."""
+def survey(parent: str, is_locked: bool, name: Optional[str] = None, other_hosts: bool = False) -> Leftovers:
+    """The leftovers in the directory `parent`. `is_locked`: this process has its lock, so none of this machine but this
+    one is at work there. A pair of the checkpoint `name` in there is installed in any case; `other_hosts`: what was
+    made on other machines is taken for left over, too."""
+
+    def is_busy(one):
+        if one.owner == _owner.name():  # or of a process before us that had the same number
+            return _owner.is_at_work(one.prefix)
+        # On a disk that machines share, locks may be those of each machine.
+        return not (other_hosts if one.host != _owner.host() else is_locked)
+
     hidden = [one for one in _directory.list_hidden(parent) if not _files.is_being_removed(one.path)]
-    busy = [one for one in hidden if one.is_alive() and not (other_hosts and one.host != _owner.host())]
+    busy = [one for one in hidden if is_busy(one)]
     # Of a checkpoint that a process is at work on, nothing is touched: it may build on what another one left.
     busy_prefixes = {one.prefix for one in busy}
     dead = [one for one in hidden if one.prefix not in busy_prefixes]
@@ -100,7 +108,8 @@ def survey(parent: str, name: Optional[str] = None, other_hosts: bool = False) -
 
 def settle(prefix: str) -> None:
     """Tidies up in the directory of `prefix` after saves of this machine's processes that ended, in preparation of a
-    save of `prefix`. What a living process works on, and what other machines made, stays."""
+    save of `prefix`, for which the directory was locked. What this process works on, and what other machines made,
+    stays."""
     parent, name = os.path.split(prefix)
     with _settling:
-        survey(parent, name).settle(name)
+        survey(parent, _lock.is_held(parent), name).settle(name)

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from mx_rec._native import checkpoint
 from mx_rec.core import _graph
-from mx_rec.saver import _background, _owner
+from mx_rec.saver import _background, _lock
 from mx_rec.util.log import logger
 
 
@@ -57,6 +57,7 @@ def training(graph, directory):
         _open.remove(found)
         if found.root is not None:
             shutil.rmtree(found.root, ignore_errors=True)
+            _lock.release(found.root)
 
 
 def _tidy_up(directory):
@@ -64,14 +65,10 @@ def _tidy_up(directory):
     in_use = {one.root for one in _open}
     for name in os.listdir(directory) if os.path.isdir(directory) else ():
         path = os.path.join(directory, name)
-        host, _, pid = name.rpartition(".")[2].rpartition("-")
-        if (
-            name.startswith(_PREFIX)
-            and path not in in_use
-            and pid.isdigit()
-            and not _owner.is_alive(host, int(pid), path)
-        ):
-            shutil.rmtree(path, ignore_errors=True)
+        if name.startswith(_PREFIX) and path not in in_use:
+            with _lock.borrowed(path) as is_left:
+                if is_left:
+                    shutil.rmtree(path, ignore_errors=True)
 
 
 def is_beside(graph) -> bool:
@@ -91,7 +88,8 @@ def put_aside(tables, graph) -> None:
             if name not in _graph.state(one.graph).tables or name in one.waiting:
                 continue
             if one.root is None:
-                one.root = tempfile.mkdtemp(prefix=_PREFIX, suffix="." + _owner.name(), dir=one.directory)
+                one.root = tempfile.mkdtemp(prefix=_PREFIX, dir=one.directory)
+                _lock.acquire(one.root)
             path = os.path.join(one.root, name)
             snapshot = checkpoint.Snapshot(table.native)
             try:

@@ -10,10 +10,11 @@ except BaseException:
     raise
 """
 
+import os
 from collections.abc import Mapping
 from typing import Optional
 
-from mx_rec.saver import _directory, _manifest, _owner, _recovery
+from mx_rec.saver import _directory, _lock, _manifest, _owner, _recovery
 from mx_rec.saver._pair import Pair
 from mx_rec.util.log import logger
 
@@ -32,8 +33,10 @@ class Transaction:
 
     @classmethod
     def begin(cls, prefix: str) -> "Transaction":
-        """Begins a save of checkpoint `prefix`, whose directory exists: tidies up after interrupted saves in there, and
-        makes the hidden directories to write to. RuntimeError while another thread saves the same checkpoint."""
+        """Begins a save of checkpoint `prefix`, whose directory exists: locks it, tidies up after interrupted saves in
+        there, and makes the hidden directories to write to. RuntimeError while another thread saves the same
+        checkpoint, or if another process saves into the directory."""
+        _lock.acquire(os.path.dirname(prefix))
         _recovery.settle(prefix)
         _owner.begin(prefix)
         try:

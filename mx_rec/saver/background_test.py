@@ -1,6 +1,5 @@
 """init(is_async_checkpoint=True): saves that are written while training goes on."""
 
-import pathlib
 import resource
 import signal
 import subprocess
@@ -13,9 +12,9 @@ import tensorflow as tf
 
 from mx_rec._config import process
 from mx_rec._native import checkpoint
-from mx_rec.saver import export, saver, wait
+from mx_rec.saver import _lock, export, saver, wait
 from mx_rec.saver.incremental_test import assert_restores, contents, kinds, read, save
-from mx_rec.saver.saver_test import Model, fill, installed, native
+from mx_rec.saver.saver_test import Model, fill, hidden_names, installed, native
 from mx_rec.util.initialize import init, terminate_config_initializer
 
 v1 = tf.compat.v1
@@ -107,7 +106,7 @@ def test_a_table_that_is_emptied_meanwhile_is_told(gate, tmp_path):
     gate.set()
     with pytest.raises(RuntimeError, match="table 'user' was emptied or restored while being saved"):
         wait()
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [_lock.NAME]
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -240,7 +239,7 @@ def test_a_failure_is_told_once_and_made_up_for(where, failing):
     with pytest.raises(RuntimeError, match="the save of '.*model-2' in the background failed: .*checkpoints before it"):
         call()
     assert contents(model) == before
-    assert kinds(directory) == ["sparse-model-1"] and not list(directory.glob(".*"))
+    assert kinds(directory) == ["sparse-model-1"] and hidden_names(directory) == []
     assert latest(directory) == str(directory / "model-1")
     wait()
     native(model.anchors["user"]).erase([4])
@@ -303,7 +302,7 @@ def test_the_process_ends_when_the_save_has(end, code, tmp_path):
     assert (tmp_path / "sparse-model-1/manifest.json").exists()
     keys = np.fromfile(tmp_path / "sparse-model-1/t/key/slice.data", np.int64)
     np.testing.assert_array_equal(np.sort(keys), np.arange(500))
-    assert not list(pathlib.Path(tmp_path).glob(".*"))
+    assert hidden_names(tmp_path) == []
 
 
 INTERRUPTED = """

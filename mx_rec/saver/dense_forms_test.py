@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saver_pb2
 
+from mx_rec.saver import _lock
 from mx_rec.saver.saver_test import Model, installed
 
 __all__ = ["installed"]
@@ -29,7 +30,7 @@ FORMS = {
 
 
 def dense_names(directory):
-    return sorted(name for name in os.listdir(directory) if "sparse-" not in name)
+    return sorted(name for name in os.listdir(directory) if "sparse-" not in name and name != _lock.NAME)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from mx_rec.saver import _owner, lenient, saver
-from mx_rec.saver.saver_test import Model, add_table, content, fill, installed, logged, native
+from mx_rec.saver.saver_test import Model, add_table, content, fill, hidden_names, installed, logged, native
 from mx_rec.util.initialize import init, terminate_config_initializer
 
 v1 = tf.compat.v1
@@ -369,7 +369,7 @@ def test_a_delta_over_all_rows_of_the_same_name(tmp_path):
     save(model, tmp_path, 2)
     assert kinds(tmp_path) == ["delta-sparse-model-2", "sparse-model-1"]
     assert_restores(tmp_path / "model-2", expected=contents(model))
-    assert not list(tmp_path.glob(".*"))
+    assert hidden_names(tmp_path) == []
 
 
 # ---- After a failure, and after a restore.
@@ -388,7 +388,7 @@ def test_the_delta_after_a_failed_save_makes_up_for_it(tmp_path):
             save(model, tmp_path, 2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    assert kinds(tmp_path) == ["sparse-model-1"] and not list(tmp_path.glob(".*"))
+    assert kinds(tmp_path) == ["sparse-model-1"] and hidden_names(tmp_path) == []
     assert v1.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model-1")
     native(model.anchors["user"]).erase([4])
     save(model, tmp_path, 3)
@@ -415,7 +415,7 @@ def test_what_a_killed_save_left_is_not_built_on_under_its_hidden_name(is_delta,
     assert contents(model) == expected
     fill(model.anchors["user"], [3], 3.0)
     save(model, tmp_path, 3)
-    assert not list(tmp_path.glob(".*"))
+    assert hidden_names(tmp_path) == []
     now = contents(model)
     assert_restores(tmp_path / "model-2", expected=expected)
     assert_restores(tmp_path / "model-3", expected=now)

@@ -39,6 +39,7 @@ from mx_rec.saver import (
     _background,
     _chain,
     _directory,
+    _lock,
     _recovery,
     _restoring,
     _state,
@@ -70,6 +71,7 @@ def uninstall() -> None:
             patch.uninstall()
         _saved.clear()
         _tip.set_current(None)
+        _lock.release_all()
 
 
 def last_sparse_dir() -> Optional[str]:

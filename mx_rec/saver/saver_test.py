@@ -17,7 +17,7 @@ from tensorflow.python.training import saver as tf_saver
 
 from mx_rec._native import checkpoint
 from mx_rec._native import table as native_table
-from mx_rec.saver import _restoring, saver
+from mx_rec.saver import _lock, _restoring, saver
 from mx_rec.saver._lenient import Allowed, allowed, lenient
 
 v1 = tf.compat.v1
@@ -128,6 +128,11 @@ def tree(directory):
     )
 
 
+def hidden_names(directory):
+    """But for the lock of this process."""
+    return sorted(name for name in os.listdir(directory) if name.startswith(".") and name != _lock.NAME)
+
+
 def sparse_names(directory):
     return sorted(name for name in os.listdir(directory) if "sparse-" in name)
 
@@ -174,6 +179,7 @@ def test_the_layout_is_the_documented_one(tmp_path):
     expected = ["manifest.json"] + [f"user/{c}/slice.{kind}" for c in columns for kind in ("data", "attribute")]
     assert tree(sparse) == sorted(expected)
     assert sorted(name for name in os.listdir(tmp_path) if not name.startswith("model-7.data")) == [
+        ".mx_rec-lock",
         "checkpoint",
         "model-7.index",
         "model-7.meta",

@@ -6,6 +6,7 @@ import sys
 
 from mx_rec import _check, _config
 from mx_rec._config import process
+from mx_rec.util._process_config import FeatureSpecConfig, HybridManagerConfig, OptimizerConfig
 from mx_rec.util.communication.hccl_ops import get_device_id, get_rank_id, get_rank_size
 from mx_rec.util.log import logger
 
@@ -51,7 +52,8 @@ _IGNORED = {
 def init(*args, **kwargs) -> None:
     """Starts mx_rec in this process. Keywords, ranges and defaults: `mx_rec._config.Config`.
 
-    The old form `init(use_mpi, rank_id=…, train_interval=…)` is understood too. Raises ValueError for a bad value,
+    The old form `init(use_mpi, rank_id=…, train_interval=…, use_dynamic=0)` is understood too, with `use_mpi` as a
+    keyword or not. Raises ValueError for a bad value,
     TypeError for an unknown keyword, EnvironmentError if mx_rec is running already.
     """
     if len(args) > 1:
@@ -63,21 +65,18 @@ def init(*args, **kwargs) -> None:
     _config.check_environment()
     known = [field.name for field in dataclasses.fields(_config.Config)]
     _check.keywords("init", kwargs, [*known, *_OLD_NAMES, *sorted(_IGNORED)])
+    is_old = bool(args) or "use_mpi" in kwargs
     settings = {}
     for name, value in kwargs.items():
         name = _OLD_NAMES.get(name, name)
         if name in known:
-            if args and name in _OLD_FLAGS and value in (0, 1):
+            if is_old and name in _OLD_FLAGS and value in (0, 1):
                 value = bool(value)  # the old form passed flags as numbers
             settings[name] = value
         elif name == "use_shm_swap":
             logger.warning("init: `use_shm_swap` is deprecated and has no effect")
     config = _config.Config(**settings)
-    if _config.rank_size() > 1:
-        raise OSError(
-            f"mx_rec was started as rank {_config.rank_id()} of {_config.rank_size()}, but this version trains on one "
-            "rank only; start the script without mpirun"
-        )
+    _config.check_ranks()
     if config.recent_key_count_threshold > 0:
         logger.warning("init: `recent_key_count_threshold` has no effect; a delta holds every row that has changed")
     if os.environ.get("USE_COMBINE_FAAE") == "1":
@@ -121,6 +120,8 @@ def terminate_config_initializer() -> None:
     if "mx_rec._native.table" in sys.modules:
         sys.modules["mx_rec._native.table"].clear_all()
     process.config = None
+    process.optimizer = None
+    process.feature_specs.clear()
     process.hashtable_collection = "ASCEND_GLOBAL_HASHTABLE_COLLECTION"
     logger.info("terminated: tables are freed")
     if failure is not None:
@@ -197,6 +198,9 @@ class ConfigInitializer:
     def __init__(self):
         self.train_params_config = TrainParamsConfig()
         self.sparse_embed_config = SparseEmbedConfig()
+        self.optimizer_config = OptimizerConfig()
+        self.feature_spec_config = FeatureSpecConfig()
+        self.hybrid_manager_config = HybridManagerConfig()
 
     @classmethod
     def get_instance(cls):
@@ -225,6 +229,10 @@ class ConfigInitializer:
 
         return bool(_graph.state().to_move)
 
+    @property
+    def host_pipeline_ops(self):
+        return get_host_pipeline_ops()
+
     def __getattr__(self, name):
         config = _config.current()
         if name in {field.name for field in dataclasses.fields(config)}:
@@ -245,7 +253,7 @@ def get_use_dynamic_expansion() -> bool:
 
 
 def is_mpi_in_use() -> bool:
-    """Whether an MPI launcher started this process."""
+    """Returns whether ranks talk to each other: False. OSError if a launcher has started several."""
     return _config.rank_size() > 1
 
 
@@ -287,10 +295,10 @@ def export_table_name_set():
 
 
 def get_host_pipeline_ops():
-    """The package's TensorFlow ops."""
-    from mx_rec._native import library
+    """The ops that scripts run beside the training step (mx_rec/util/ops.py)."""
+    from mx_rec.util.ops import import_host_pipeline_ops
 
-    return library.ops()
+    return import_host_pipeline_ops()
 
 
 def clear_channel(is_train_channel=False) -> None:

@@ -3,6 +3,8 @@
 import logging
 import os
 
+__all__ = ["logger"]
+
 logger = logging.getLogger("mx_rec")
 
 if not logger.handlers:

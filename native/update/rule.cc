@@ -10,6 +10,7 @@ namespace mxrec {
 // constants because the order of initialization between files is undefined.
 Rule AdagradRule();
 Rule FtrlRule();
+Rule FtrlTRule();
 Rule GradientDescentRule();
 Rule LazyAdamRule();
 Rule MomentumRule();
@@ -19,7 +20,7 @@ namespace {
 const std::vector<Rule>& AllRules() {
   // Never destroyed: callers keep pointers into it, and a TensorFlow thread may still update at exit.
   static const auto* rules = new std::vector<Rule>{
-      AdagradRule(), FtrlRule(), GradientDescentRule(), LazyAdamRule(), MomentumRule(),
+      AdagradRule(), FtrlRule(), FtrlTRule(), GradientDescentRule(), LazyAdamRule(), MomentumRule(),
   };
   return *rules;
 }

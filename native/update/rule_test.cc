@@ -47,6 +47,16 @@ void Ftrl(Cell& c, double g, const std::vector<double>& h) {
   }
 }
 
+void FtrlT(Cell& c, double g, const std::vector<double>& h) {
+  const double alpha = h[0], beta = h[1], lambda1 = h[2], lambda2 = h[3], epsilon = h[4], factor = h[5];
+  const double w = c[2] == 0 ? 0 : c[0];
+  c[3] = factor * c[3] + (1 - factor) * g;
+  c[1] = (1 - epsilon) * c[1] + c[3] - (std::sqrt(c[2] + c[3] * c[3]) - std::sqrt(c[2])) / alpha * w;
+  c[2] = (1 - epsilon) * c[2] + c[3] * c[3];
+  const double divisor = (beta + std::sqrt(c[2])) / alpha + lambda2;
+  c[0] = c[1] > lambda1 ? (lambda1 - c[1]) / divisor : c[1] < -lambda1 ? (-lambda1 - c[1]) / divisor : 0;
+}
+
 void Momentum(Cell& c, double g, const std::vector<double>& h) {
   c[1] = c[1] * h[1] + g;
   c[0] -= h[2] != 0 ? h[0] * (g + h[1] * c[1]) : h[0] * c[1];
@@ -78,6 +88,8 @@ std::vector<Case> Cases() {
       {"FtrlPower", "ftrl", {0.05f, -0.3f, 0.1f, 0.2f, 0.05f}, {0.1f, 0.0f}, Ftrl},
       {"FtrlPowerOne", "ftrl", {0.5f, -1.0f, 0.01f, 0.0f, 0.0f}, {0.1f, 0.0f}, Ftrl},
       {"FtrlPowerZero", "ftrl", {0.5f, 0.0f, 0.01f, 0.1f, 0.0f}, {0.1f, 0.0f}, Ftrl},
+      {"FtrlT", "ftrl_t", {0.06f, 1.0f, 0.0f, 0.0f, 0.0f, 0.0f}, {0.0f, 0.0f, 0.0f}, FtrlT},
+      {"FtrlTDecayed", "ftrl_t", {0.5f, 0.5f, 0.1f, 0.2f, 0.01f, 0.3f}, {0.0f, 0.0f, 0.0f}, FtrlT},
       {"Momentum", "momentum", {0.1f, 0.9f, 0.0f}, {0.0f}, Momentum},
       {"MomentumNesterov", "momentum", {0.1f, 0.9f, 1.0f}, {0.0f}, Momentum},
   };
@@ -214,6 +226,7 @@ TEST(Rule, GivesTheSameBitsOnEveryMachine) {
   }
   EXPECT_EQ(digests["adagrad"], 0x659730bf28d86d86ULL);
   EXPECT_EQ(digests["ftrl"], 0x87df8b4371ec69d9ULL);
+  EXPECT_EQ(digests["ftrl_t"], 0x0ULL);
   EXPECT_EQ(digests["gradient_descent"], 0x0d7509651b1e0208ULL);
   EXPECT_EQ(digests["lazy_adam"], 0x858fa2607c16b08dULL);
   EXPECT_EQ(digests["momentum"], 0x63cf27cfd103eda4ULL);
@@ -226,7 +239,8 @@ TEST(Rule, IsNotFoundUnderAnUnknownName) {
 }
 
 TEST(Rule, IsFoundUnderEveryListedName) {
-  EXPECT_EQ(RuleNames(), (std::vector<std::string>{"adagrad", "ftrl", "gradient_descent", "lazy_adam", "momentum"}));
+  EXPECT_EQ(RuleNames(),
+            (std::vector<std::string>{"adagrad", "ftrl", "ftrl_t", "gradient_descent", "lazy_adam", "momentum"}));
   for (const std::string& name : RuleNames()) {
     ASSERT_NE(FindRule(name), nullptr);
     EXPECT_EQ(FindRule(name)->name, name);
@@ -244,6 +258,7 @@ TEST(Rule, NamesItsHypersInTheOrderCallersPassThem) {
   EXPECT_EQ(hypers("adagrad"), (Names{"learning_rate", "epsilon"}));
   EXPECT_EQ(hypers("lazy_adam"), (Names{"step_size", "beta1", "beta2", "epsilon"}));
   EXPECT_EQ(hypers("ftrl"), (Names{"learning_rate", "learning_rate_power", "l1", "l2", "l2_shrinkage"}));
+  EXPECT_EQ(hypers("ftrl_t"), (Names{"alpha", "beta", "lambda1", "lambda2", "epsilon", "grad_factor"}));
   EXPECT_EQ(hypers("momentum"), (Names{"learning_rate", "momentum", "use_nesterov"}));
 }
 

@@ -1,6 +1,6 @@
 """get_asc_insert_func: the preparation stage, as a function for `dataset.map`."""
 
-from mx_rec import _check
+from mx_rec import _check, _config
 from mx_rec.core import _commit, _ids, _timestamp
 from mx_rec.core.asc._insertion import Feature, Insertion
 from mx_rec.core.asc.feature_spec import FeatureSpec
@@ -94,6 +94,7 @@ def _prepare(args, specs, is_training, is_grouped, dump_graph):
     plan = _commit.prepare(ids, insertion.layout, times, insertion.op_name)
     for spec in present:
         spec.insertions.append(insertion)
+        _config.process.feature_specs[spec.name] = spec
     if dump_graph:
         graph = tf.compat.v1.get_default_graph()
         tf.io.write_graph(graph.as_graph_def(), "./export_graph", "pipeline_graph.pb", as_text=False)

@@ -1,5 +1,7 @@
 """Vendor operations that ported models call, as their stock TensorFlow equals."""
 
+__all__ = ["dropout"]
+
 
 def dropout(x, keep_prob, noise_shape=None, seed=None, name=None):
     """`tf.nn.dropout` in its keep-probability form."""

@@ -1,7 +1,9 @@
 """NPUEstimator: tf.estimator.Estimator under the name that ported scripts use."""
 
-from tf_adapter._estimator import estimator
-from tf_adapter.npu_run_config import NPURunConfig
+from mx_rec.npu._estimator import estimator
+from mx_rec.npu.npu_run_config import NPURunConfig
+
+__all__ = ["NPUEstimator"]
 
 
 class NPUEstimator(estimator.Estimator):

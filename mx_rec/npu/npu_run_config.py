@@ -1,9 +1,11 @@
 """NPURunConfig: tf.estimator.RunConfig with the keywords of the vendor's hardware."""
 
 from mx_rec import _check
+from mx_rec.npu._estimator import estimator
+from mx_rec.npu.dump_config import DumpConfig
 from mx_rec.util.log import logger
-from tf_adapter._estimator import estimator
-from tf_adapter.dump_config import DumpConfig
+
+__all__ = ["NPURunConfig"]
 
 # They steer compilers, memory, collectives and profilers of hardware that does not exist here.
 _WITHOUT_EFFECT = frozenset(

@@ -6,7 +6,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from tf_adapter import DumpConfig, NPUEstimator, NPURunConfig, npu_hooks_append
+from mx_rec.npu import DumpConfig, NPUEstimator, NPURunConfig, npu_hooks_append
 
 v1 = tf.compat.v1
 
@@ -84,7 +84,7 @@ def test_the_vendor_s_start_file_and_hooks_are_taken(tmp_path):
 def test_tf_estimator_is_there_after_the_import():
     script = """
 import tensorflow as tf
-from tf_adapter import NPUEstimator
+from mx_rec.npu import NPUEstimator
 assert issubclass(NPUEstimator, tf.estimator.Estimator)
 assert tf.compat.v1.estimator.Estimator
 settings = tf.estimator.WarmStartSettings(ckpt_to_initialize_from="./warm_start", vars_to_warm_start="user_table")

@@ -1,0 +1,27 @@
+"""What scripts do between ranks. With one rank each call gives back what it was given."""
+
+from mx_rec._config import local_rank_id
+from mx_rec.util.communication import hccl_ops
+
+__all__ = ["get_local_rank_id", "npu_allreduce", "npu_distributed_optimizer_wrapper"]
+
+
+def get_local_rank_id() -> int:
+    """Returns the number of this rank on its machine: 0."""
+    return local_rank_id()
+
+
+def npu_distributed_optimizer_wrapper(optimizer):
+    """Returns the optimizer itself: gradients of one rank need not be summed over ranks. ValueError for anything that
+    is no optimizer."""
+    if not callable(getattr(optimizer, "apply_gradients", None)):
+        raise ValueError(f"`optimizer` must be an optimizer of TensorFlow, got {optimizer!r}")
+    return optimizer
+
+
+def npu_allreduce(values, reduction="mean", fusion=1, fusion_id=-1, group="hccl_world_group"):
+    """Returns the mean (or sum, prod, max, min) over all ranks of a tensor or of a list of tensors; of None, None.
+    `fusion`, `fusion_id` and `group` say how the vendor's hardware bundles messages: without effect."""
+    if reduction != "mean":
+        hccl_ops.allreduce(None, reduction)  # knows which there are
+    return values

@@ -1,0 +1,150 @@
+"""Sparse optimizers of scripts that compute the update themselves, with TensorFlow's ops on a variable.
+
+    class Decayed(GradientDescentOptimizer, CustomizedOptimizer):
+        def _apply_sparse_duplicate_indices(self, grad, var): ...
+
+The rows of a table are in no variable. So the optimizer gets one that holds the rows of the batch, each once, and
+gradients whose indices are rows of that; what it has changed then goes back to the table. Slots would have to live as
+long as the table, which TensorFlow's ops cannot know of: optimizers that have some are refused.
+"""
+
+import contextlib
+
+import tensorflow as tf
+
+from mx_rec import _config
+from mx_rec._native import library
+from mx_rec._native.gradients import origin_of, parts_of
+from mx_rec.core import _graph
+from mx_rec.core._attributes import set_entry
+
+_STOCK = "tensorflow."
+
+
+def adopt(cls) -> None:
+    """Lets `cls`, which derives from CustomizedOptimizer, update tables if it is an optimizer of TensorFlow that knows
+    nothing of them."""
+    from mx_rec.optimizers import _base
+
+    sparse = getattr(_base, "SparseOptimizer", None)  # None while that very class is being made
+    if not issubclass(cls, tf.compat.v1.train.Optimizer) or sparse is None or issubclass(cls, sparse):
+        return
+    if _own(cls, "apply_gradients") is None:
+
+        def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+            """As in TensorFlow, for tables and variables."""
+            return _apply(self, super(cls, self).apply_gradients, grads_and_vars, global_step, name)
+
+        cls.apply_gradients = apply_gradients
+
+
+def _own(cls, name):
+    """The method of that name that the script has written; None if TensorFlow's is in force."""
+    for kind in cls.__mro__:
+        if name in vars(kind):
+            return None if kind.__module__.startswith(_STOCK) else vars(kind)[name]
+    return None
+
+
+def _apply(optimizer, stock, grads_and_vars, global_step, name):
+    from mx_rec.optimizers import _base
+
+    pairs = _base._pairs(grads_and_vars)
+    of_tables = [(g, v) for g, v in pairs if hasattr(v, "_mx_rec_table")]
+    if not of_tables:
+        return stock(pairs, global_step, name)
+    nonfinite = _config.current().nonfinite_gradients
+    _check_slots(optimizer)
+    label = type(optimizer).__name__
+    by_table = {}
+    for gradient, variable in of_tables:
+        if gradient is not None:
+            table = variable._mx_rec_table
+            if not isinstance(gradient, tf.IndexedSlices):
+                raise NotImplementedError(
+                    f"{label}: table '{table.table_name}' needs a sparse gradient (tf.IndexedSlices), got "
+                    f"{type(gradient).__name__}; do not densify it"
+                )
+            by_table.setdefault(table.table_name, (table, []))[1].extend(parts_of(gradient.indices, gradient.values))
+    if not by_table:
+        raise ValueError(f"{label}: no gradient for any table. Does the loss depend on a lookup with is_train=True?")
+    with tf.name_scope(name or optimizer.get_name()):
+        optimizer._prepare()
+        updates = [_update(optimizer, table, parts, nonfinite) for table, parts in by_table.values()]
+    others = [(g, v) for g, v in pairs if not hasattr(v, "_mx_rec_table")]
+    if any(gradient is not None for gradient, _ in others):
+        updates.append(stock(others))
+    if global_step is None:
+        return tf.group(*updates)
+    with tf.control_dependencies(updates):
+        return global_step.assign_add(1, read_value=False)
+
+
+def _check_slots(optimizer):
+    try:
+        slots = optimizer.get_slot_init_values()
+    except NotImplementedError:
+        slots = None
+    if slots is None or len(slots) > 0:
+        raise NotImplementedError(
+            f"{type(optimizer).__name__} keeps {'slots that it does not tell of' if slots is None else slots} beside "
+            "each row and computes updates itself, which tables do not support; derive it from an optimizer of "
+            "mx_rec.optimizers, or let get_slot_init_values() return [] if it has none"
+        )
+
+
+def _update(optimizer, table, parts, nonfinite):
+    """The op that lets `optimizer` update the rows of a table by its gradients, pairs of handles and values."""
+    table.native.set_slots([])
+    table.optimizer_name = optimizer.get_name()
+    _graph.state().updated.add(table.table_name)
+    handles = tf.concat([handles for handles, _ in parts], 0)
+    handles, place = tf.unique(handles, tf.int64)
+    count = tf.size(handles, tf.int64)
+    gradient = tf.math.unsorted_segment_sum(tf.concat([values for _, values in parts], 0), place, count)
+    # A row that several lookups give is the same in all of them.
+    before = tf.math.unsorted_segment_max(tf.concat([_rows(handles) for handles, _ in parts], 0), place, count)
+    with _outside():
+        copy = tf.compat.v1.Variable(
+            lambda: tf.zeros([0, table.embedding_size]),
+            trainable=False,
+            collections=[],
+            validate_shape=False,
+            use_resource=True,
+            shape=tf.TensorShape([None, table.embedding_size]),
+            name=f"rows_of_{table.table_name}",
+        )
+    with tf.control_dependencies([copy.assign(before, read_value=False)]):
+        slices = tf.IndexedSlices(tf.identity(gradient), tf.range(count))
+        if _own(type(optimizer), "_apply_sparse_duplicate_indices") is not None:
+            done = optimizer._apply_sparse_duplicate_indices(slices, copy)
+        elif _own(type(optimizer), "_apply_sparse") is not None:
+            done = optimizer._apply_sparse(slices, copy)
+        else:
+            done = optimizer._resource_apply_sparse_duplicate_indices(slices.values, copy, slices.indices)
+    with tf.control_dependencies([done]):
+        change = before - copy.read_value()
+    return library.ops().mxrec_update(
+        handles=handles,
+        gradient=change,
+        hyper=tf.constant([1.0, 0.0]),  # gradient descent at rate 1 without decay: subtracts
+        table=table.table_name,
+        rule="gradient_descent",
+        unique=True,
+        nonfinite=nonfinite,
+        name=f"update_{table.table_name}",
+    )
+
+
+def _rows(handles):
+    """The rows at the handles of a commit."""
+    commit = origin_of(handles).op
+    number = origin_of(handles).value_index - len(commit.get_attr("dims"))
+    set_entry(commit, "with_rows", number, 1)
+    return commit.outputs[number]
+
+
+@contextlib.contextmanager
+def _outside():
+    with tf.name_scope(""), tf.control_dependencies(None):
+        yield

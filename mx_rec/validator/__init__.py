@@ -1,0 +1,1 @@
+"""Checks of arguments, as classes and a decorator that scripts use."""

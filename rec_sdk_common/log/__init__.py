@@ -1,5 +1,0 @@
-"""The logger."""
-
-from mx_rec.util.log import logger
-
-__all__ = ["logger"]
