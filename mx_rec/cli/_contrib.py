@@ -24,8 +24,8 @@ class _Part(types.ModuleType):
             raise AttributeError(name)
         known = ", ".join(sorted(key for key in vars(self) if not key.startswith("_")))
         raise AttributeError(
-            f"TensorFlow 2 has no {self.__name__}.{name}, and `mx_rec run` brings back only {known}; use TensorFlow 2's "
-            "place for it"
+            f"TensorFlow 2 has no {self.__name__}.{name}, and `mx_rec run` brings back only {known}; use what "
+            "TensorFlow 2 has in its place"
         )
 
 

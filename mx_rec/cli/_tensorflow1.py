@@ -12,12 +12,13 @@ import types
 
 import mx_rec
 
-# Installed code gets the real TensorFlow.
+# Installed code gets the real TensorFlow,
 _INSTALLED = tuple(
     {os.path.join(os.path.realpath(path), "") for key, path in sysconfig.get_paths().items() if key.endswith("lib")}
-    | {os.path.join(os.path.realpath(os.path.dirname(os.path.dirname(mx_rec.__file__))), name, "") for name in
-       ("mx_rec", "rec_sdk_common", "tf_adapter")}
-)  # fmt: skip
+    | {os.path.join(os.path.dirname(os.path.realpath(mx_rec.__file__)), "")}
+)
+# but for what hands it on to scripts.
+_FOR_SCRIPTS = ("mx_rec.npu.npu_init",)
 _import = builtins.__import__
 
 
@@ -36,7 +37,10 @@ def _import_for_scripts(name, globals=None, locals=None, fromlist=(), level=0):
 
 
 def _is_installed(globals):
-    path = (globals or {}).get("__file__")
+    globals = globals or {}
+    if globals.get("__name__") in _FOR_SCRIPTS:
+        return False
+    path = globals.get("__file__")
     return path is None or os.path.realpath(path).startswith(_INSTALLED)
 
 

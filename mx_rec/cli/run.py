@@ -10,10 +10,10 @@ import sys
 import types
 
 _DESCRIPTION = """\
-Runs a script as `python script.py ARGS` does, with the same sys.argv, sys.path, tracebacks and exit status, and besides:
-what the script and the files beside it import as `tensorflow` has TensorFlow 1's names and behaviour (tf.Session,
-tf.logging, dataset.make_initializable_iterator(), some of tf.contrib), and the variables that launchers set (RANK_ID,
-RANK_SIZE, OMPI_COMM_WORLD_RANK, ...) say that this is the only rank, unless they are set.
+Runs a script as `python script.py ARGS` does, with the same sys.argv, sys.path, tracebacks and exit status, and
+besides: what the script and the files beside it import as `tensorflow` has TensorFlow 1's names and behaviour
+(tf.Session, tf.logging, dataset.make_initializable_iterator(), some of tf.contrib), and the variables that launchers
+set (RANK_ID, RANK_SIZE, OMPI_COMM_WORLD_RANK, ...) say that this is the only rank, unless they are set.
 """
 # What launchers of ranks set.
 _RANK = ("RANK_ID", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK")

@@ -1,10 +1,11 @@
-"""A session script of the year 2023 for TensorFlow 1: positional `init`, helper functions, graph modification by flag."""
+"""A session script of the year 2023 for TensorFlow 1: positional `init`, helper functions, graph modification."""
 
 import os
 import sys
 
 import numpy as np
 import tensorflow as tf
+
 from mx_rec.core.asc.helper import FeatureSpec, get_asc_insert_func
 from mx_rec.core.asc.manager import start_asc_pipeline
 from mx_rec.core.embedding import create_table, sparse_lookup
