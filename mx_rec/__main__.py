@@ -9,13 +9,13 @@ import mx_rec
 
 def main(arguments=None, prog="python -m mx_rec") -> int:
     """Runs a command; returns the exit status. `prog`: how the user calls it."""
-    from mx_rec.cli import completion, demo, diff, export, inspect, prune, verify
+    from mx_rec.cli import completion, demo, diff, export, inspect, prune, run, verify
     from mx_rec.saver._errors import CheckpointError, DamagedError
 
     parser = argparse.ArgumentParser(prog=prog, description=mx_rec.__doc__.partition(": ")[2])
     parser.add_argument("--version", action="version", version=f"mx_rec {mx_rec.version()}")
     commands = parser.add_subparsers(title="commands", metavar="<command>", dest="command")
-    for module in (demo, inspect, verify, diff, prune, export, completion):
+    for module in (demo, run, inspect, verify, diff, prune, export, completion):
         module.add_command(commands)
     options = parser.parse_args(arguments)
     if not hasattr(options, "run"):
@@ -39,7 +39,9 @@ def main(arguments=None, prog="python -m mx_rec") -> int:
 def console(prog="mx_rec") -> int:
     """The console script."""
     # Before main imports the commands, as the package's log reads it then: its lines would drown those of a command.
-    os.environ.setdefault("MXREC_LOG_LEVEL", "WARNING")
+    # A script that is run has the log that it always has.
+    if sys.argv[1:2] != ["run"]:
+        os.environ.setdefault("MXREC_LOG_LEVEL", "WARNING")
     return main(prog=prog)
 
 

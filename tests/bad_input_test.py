@@ -435,6 +435,38 @@ def test_sparse_lookup_refuses_float_ids():
         sparse_lookup(table(), tf.constant([1.0]))
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: tf.reshape(tf.strings.to_number(tf.constant(["7"]), name="parse"), [-1]),
+            r"float32, made by 'parse' \(StringToNumber\); write tf.strings.to_number\(..., tf.int64\).*tf.cast",
+        ),
+        (
+            lambda: tf.multiply(tf.ones([2]), 3.0, name="triple"),
+            r"float32, made by 'triple' \(Mul\); add tf.cast\(ids, tf.int64",
+        ),
+        (
+            lambda: tf.constant(["a"], name="words"),
+            r"string, made by 'words' \(Const\); hash them .*to_hash_bucket_fast",
+        ),
+        (lambda: tf.constant([True], name="flag"), r"bool, made by 'flag' \(Const\); add tf.cast\(ids, tf.int64\)$"),
+    ],
+)
+def test_what_made_ids_of_another_type_is_named_with_what_to_add(make, message):
+    init()
+    with pytest.raises(ValueError, match="table 'table': ids must be int64 or int32, got " + message):
+        sparse_lookup(table(), make())
+
+
+def test_numbers_parsed_in_the_mapped_function_are_refused_with_what_to_add():
+    init()
+    insert = get_asc_insert_func([FeatureSpec("ids")])
+    dataset = tf.data.Dataset.from_tensors({"ids": ["1", "2"]})
+    with pytest.raises(ValueError, match=r"'ids'.*float32.*tf.strings.to_number\(..., tf.int64\)"):
+        dataset.map(lambda batch: insert({"ids": tf.strings.to_number(batch["ids"])}))
+
+
 def test_sparse_lookup_refuses_something_that_is_no_table():
     init()
     with pytest.raises(ValueError, match="create_table"):

@@ -1,5 +1,6 @@
 """The model of model.py as an Estimator, and a program that runs it step by step: in one process, or in several."""
 
+import functools
 import pathlib
 import pickle
 import subprocess
@@ -142,18 +143,19 @@ class Job:
         found = self.estimator.predict(self.input_fn(data, False), hooks=self.hooks(), **options)
         return np.stack([one["e"] for one in found])
 
-    def receiver_fn(self):
-        """The serving_input_fn of an export."""
+    def receiver_fn(self, is_plain=False):
+        """The serving_input_fn of an export; in FeatureSpec mode with an insert function, unless it `is_plain`."""
         ids = {
             name: v1.placeholder(tf.int64, [None, 3] if name == "multi" else [None], name=name)
             for name in model.TABLE_OF
         }
-        features = dict(ids) if self.is_modified else self.insert(False)(dict(ids))
+        features = dict(ids) if self.is_modified or is_plain else self.insert(False)(dict(ids))
         return tf.estimator.export.ServingInputReceiver(features, ids)
 
-    def export(self, directory, **options):
+    def export(self, directory, is_plain=False, **options):
         """Where the exported model is."""
-        return self.estimator.export_saved_model(str(directory), self.receiver_fn, **options).decode()
+        receiver_fn = functools.partial(self.receiver_fn, is_plain)
+        return self.estimator.export_saved_model(str(directory), receiver_fn, **options).decode()
 
     def train_and_evaluate(self, data, max_steps, evaluation, exporters=None):
         return tf.estimator.train_and_evaluate(

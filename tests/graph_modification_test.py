@@ -2,6 +2,7 @@
 
 import dataclasses
 import glob
+import logging
 import re
 
 import model
@@ -488,18 +489,63 @@ def test_a_hook_does_not_restart_an_iterator_that_is_running(tmp_path):
             assert session.run(step) == 0
 
 
-def test_a_forgotten_modification_is_noticed_when_the_session_is_made(tmp_path):
+def test_a_forgotten_modification_is_noticed_when_a_monitored_session_is_made(tmp_path):
     with pytest.raises(RuntimeError, match="t/sparse_lookup_0.*modify_graph_and_start_emb_cache.*GraphModifierHook"):
         monitored(tmp_path, 3, list)
+
+
+def test_a_forgotten_modification_is_noticed_at_the_first_run_that_needs_a_lookup(started):
+    iterator, batch = numbers()
+    embeddings = sparse_lookup(model.table("t"), batch["x"], modify_graph=True, name="mine")
+    with v1.Session() as session:
+        session.run([iterator.initializer, v1.global_variables_initializer()])
+        np.testing.assert_array_equal(session.run(batch["x"]), [0, 1])
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="t/mine.*modify_graph_and_start_emb_cache"):
+                session.run(embeddings)
+    with tf.Graph().as_default(), v1.Session() as session:  # another graph is nobody's business
+        assert session.run(tf.constant(1)) == 1
+
+
+def train_with_a_session_made(before):
+    """(rows, losses) of a training whose session is made, or has run already, before the graph is modified."""
     with model.process():
-        _, batch = numbers()
-        sparse_lookup(model.table("t"), batch["x"], modify_graph=True, name="mine")
-        with pytest.raises(RuntimeError, match="t/mine"):
-            v1.Session()
-        with tf.Graph().as_default(), v1.Session() as session:  # another graph is nobody's business
-            assert session.run(tf.constant(1)) == 1
-    with tf.Graph().as_default(), v1.Session():
-        pass
+        iterator, batch = numbers(is_one_shot=False)
+        table = model.table("t", v1.truncated_normal_initializer(seed=1))
+        loss = tf.reduce_sum(sparse_lookup(table, batch["x"] * 3 % 7, modify_graph=True) ** 2)
+        train_op = lazy_adam.create_hash_optimizer(0.1).minimize(loss)
+        initialize = v1.global_variables_initializer()
+        if before == "nothing":
+            modify_graph_and_start_emb_cache()
+        with v1.Session() as session:
+            if before == "initialized":
+                session.run(initialize)
+            modify_graph_and_start_emb_cache()
+            session.run([] if before == "initialized" else initialize)
+            session.run(get_initializer(True))
+            found = until_end(session, [train_op, loss, batch["x"]])
+            assert "run" not in vars(session), "later steps cost nothing"
+        return {"t": model.dump(table)}, [(loss, x.tolist()) for _, loss, x in found], last_report()
+
+
+@pytest.mark.parametrize(("before", "moved"), [("made", 1), ("initialized", 0)])
+def test_a_session_that_was_there_before_the_modification_trains_the_same_rows(before, moved, caplog):
+    with caplog.at_level(logging.WARNING, logger="mx_rec"):
+        rows, found, report = train_with_a_session_made(before)
+    expected_rows, expected, _ = train_with_a_session_made("nothing")
+    assert found == expected and len(found) == 10
+    model.assert_same_rows(rows, expected_rows)
+    assert (len(report.moved), len(report.stayed)) == (moved, 1 - moved)
+    assert ("a session has run the graph before" in caplog.text) == (moved == 0)
+
+
+def test_a_closed_session_does_not_keep_lookups_in_the_step(started):
+    iterator, batch = numbers()
+    sparse_lookup(model.table("t"), batch["x"], modify_graph=True)
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+    modify_graph_and_start_emb_cache()
+    assert len(last_report().moved) == 1
 
 
 def test_the_hook_of_feature_spec_mode_only_starts(started):
@@ -705,6 +751,19 @@ def test_the_new_batch_has_the_structure_of_the_old(started):
         values = session.run(target)
         np.testing.assert_array_equal(values["x"], [0, 1])
         np.testing.assert_array_equal(values["y"], [0, 1])
+
+
+def test_without_a_batch_in_the_lookup_the_new_one_has_the_structure_of_the_dataset(started):
+    data = {"deep": (np.arange(4), {"x": np.arange(4)}), "a": np.arange(4)}
+    iterator = v1.data.make_initializable_iterator(tf.data.Dataset.from_tensor_slices(data).batch(2))
+    batch = iterator.get_next()
+    sparse_lookup(model.table("t"), batch["deep"][1]["x"], modify_graph=True)
+    modify_graph_and_start_emb_cache()
+    target = get_target_batch(True)
+    tf.nest.assert_same_structure(target, batch)
+    with v1.Session() as session:
+        session.run(get_initializer(True))
+        np.testing.assert_array_equal(session.run(target["deep"][1]["x"] + target["a"]), [0, 2])
 
 
 def test_a_graph_that_is_not_the_default_one():

@@ -78,6 +78,14 @@ def test_a_new_process_gives_the_trainer_s_answers(loader, mode, default, tmp_pa
     np.testing.assert_allclose(expected, job.reference(evaluation_data()), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("default", [None, DEFAULT], ids=["zeros", "default"])
+def test_feature_specs_are_served_from_plain_tensors_under_their_keys(default, tmp_path):
+    job = Job(tmp_path / "model", "spec", default=default)
+    job.train(data_of(), 7)
+    expected = job.predict(evaluation_data())
+    np.testing.assert_array_equal(serve(job.export(tmp_path / "exported", is_plain=True))(), expected)
+
+
 def test_an_exported_model_holds_keys_and_embeddings_alone(tmp_path):
     job = Job(tmp_path / "model", admission=estimators.ADMISSION)
     job.train(data_of(), 7)

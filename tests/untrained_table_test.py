@@ -23,11 +23,11 @@ def loss_of(*embeddings):
     return tf.reduce_sum(sum(embeddings) * weight)
 
 
-def warnings_of_a_session(caplog):
+def warnings_of_a_session(caplog, *fetches):
     caplog.clear()
     with caplog.at_level(logging.WARNING, logger="mx_rec"), v1.Session() as session:
         session.run(v1.global_variables_initializer())
-        session.run(list(v1.get_collection(v1.GraphKeys.TRAIN_OP)))
+        session.run([*v1.get_collection(v1.GraphKeys.TRAIN_OP), *fetches])
     return [record.getMessage() for record in caplog.records]
 
 
@@ -44,8 +44,8 @@ def test_a_table_that_only_a_dense_optimizer_trains_on_is_told_once_with_the_lin
 def test_a_table_that_is_left_out_beside_one_that_is_trained_is_told(started, caplog):
     first, second = lookup("first"), lookup("second")
     variable = started.get_collection("ASCEND_GLOBAL_HASHTABLE_COLLECTION")[0]
-    create_hash_optimizer(0.1).minimize(tf.reduce_sum(first * second), var_list=[variable])
-    (message,) = warnings_of_a_session(caplog)
+    train = create_hash_optimizer(0.1).minimize(tf.reduce_sum(first * second), var_list=[variable])
+    (message,) = warnings_of_a_session(caplog, train)
     assert "table 'second'" in message
 
 
@@ -155,3 +155,13 @@ def test_a_gradient_tape_around_a_training_lookup_is_an_error(started, wrap):
         wrap(step)()
     with tf.GradientTape():
         sparse_lookup(table, tf.constant([1]), is_train=False)
+
+
+def test_a_session_that_is_made_before_the_sparse_optimizer_does_not_warn(started, caplog):
+    loss = loss_of(lookup())
+    dense = v1.train.AdamOptimizer().minimize(loss)
+    with caplog.at_level(logging.WARNING, logger="mx_rec"), v1.Session() as session:
+        train = create_hash_optimizer(0.1).minimize(loss)
+        session.run(v1.global_variables_initializer())
+        session.run([dense, train])
+    assert not caplog.records

@@ -1,6 +1,7 @@
 """What mx_rec knows about each TensorFlow graph: its tables and the lookups built so far."""
 
 import dataclasses
+import weakref
 from typing import Optional
 
 from mx_rec._native import table as native_table
@@ -13,11 +14,15 @@ class TensorLookup:
 
     name: str
     table: object
-    ids: object  # int64, as they are prepared
     plan: object
     is_train: bool
     batch: object  # the structure of tensors that the script gave, or None
     moves: bool  # whether graph modification shall move it
+
+    @property
+    def ids(self) -> object:
+        """The ids, int64, as they are prepared now: what changed the graph may have given the lookup others."""
+        return self.plan.op.inputs[0]
 
     @property
     def times(self) -> list[object]:
@@ -60,6 +65,8 @@ class GraphState:
     initializers: dict[bool, object] = dataclasses.field(default_factory=dict)
     is_started: bool = False
     has_session: bool = False
+    # sessions that have run the graph
+    runners: weakref.WeakSet = dataclasses.field(default_factory=weakref.WeakSet)
     # tables that nothing trains, and that the log says so of
     warned_of: set[str] = dataclasses.field(default_factory=set)
 

@@ -4,7 +4,7 @@ import dataclasses
 
 from mx_rec import _shape
 from mx_rec._native import library
-from mx_rec.core import _commit, _graph, _timestamp, _tracking
+from mx_rec.core import _commit, _graph, _ids, _timestamp, _tracking
 from mx_rec.core.asc import _insertion
 from mx_rec.util.log import logger
 
@@ -12,6 +12,10 @@ from mx_rec.util.log import logger
 def from_spec(table, spec, batch, is_train, combiner=None, default=None, send_count=0):
     """The embeddings of `spec`'s ids in `batch`, pooled if there is a `combiner`. `default`: what ids without a row
     give, or None: zeros. `send_count`: how many different ids there may be; 0: any number."""
+    if not is_train and all(_insertion.plan_in(batch, insertion) is None for insertion in spec.insertions):
+        ids = _serving_ids(spec, batch)
+        if ids is not None:
+            return from_tensor(table, ids, is_train, combiner, default, send_count=send_count)
     insertion, place, plan = _locate(table, spec, batch)
     if plan.shape.rank not in (None, 1):
         raise ValueError(
@@ -39,7 +43,7 @@ def from_tensor(table, ids, is_train, combiner=None, default=None, modify_graph=
     plan = _commit.prepare([ids], layout, [_timestamp.known_or_empty()] if is_train else [])
     found = _view(plan, layout, table, 0, ids_shape, is_train, combiner, default, send_count)
     name = tf.compat.v1.get_default_graph().get_name_scope()
-    _graph.state().tensor_lookups.append(_graph.TensorLookup(name, table, ids, plan, is_train, batch, modify_graph))
+    _graph.state().tensor_lookups.append(_graph.TensorLookup(name, table, plan, is_train, batch, modify_graph))
     return found
 
 
@@ -135,12 +139,26 @@ def _embeddings(commit, place, is_pooled, is_train):
     return embeddings
 
 
+def _serving_ids(spec, batch):
+    """The tensor under the spec's key in a batch that comes from no dataset, as serving feeds it; None if there is
+    none. Nothing prepares such a batch ahead of the step."""
+    from mx_rec.core.asc.helper import tensor_in
+    from mx_rec.graph._find import reads_dataset
+
+    ids = tensor_in(batch, spec) if isinstance(batch, dict) else None
+    if ids is None or reads_dataset(ids.op):
+        return None
+    _ids.check(spec, ids)
+    return ids
+
+
 def _locate(table, spec, batch):
     """(insertion, place, plan tensor) for a spec."""
     if not spec.insertions:
         raise RuntimeError(
             f"{spec} never went through an insert function: apply dataset.map(get_asc_insert_func(tgt_key_specs=[...]))"
-            " with this very spec before the lookup"
+            " with this very spec before the lookup; for serving, pass sparse_lookup(..., is_train=False, "
+            f"batch={{{spec.index_key!r}: <tensor of ids>}})"
         )
     for insertion in reversed(spec.insertions):
         plan = _insertion.plan_in(batch, insertion)
@@ -158,7 +176,8 @@ def _locate(table, spec, batch):
         )
     raise RuntimeError(
         f"table '{table.table_name}', {spec}: `batch` does not hold what the insert function added to it "
-        f"(key {spec.insertions[-1].plan_key!r}); pass the whole result of iterator.get_next()"
+        f"(key {spec.insertions[-1].plan_key!r}); pass the whole result of iterator.get_next(), or, for serving with "
+        f"is_train=False, a dict with a tensor of ids under the key {spec.index_key!r}"
     )
 
 

@@ -3,7 +3,7 @@
 import importlib
 
 # Modules with a list `PATCHES` (mx_rec/_patch.py).
-_EARLY = ("mx_rec.core._meta_graph", "mx_rec.graph._eos")
+_EARLY = ("mx_rec.core._meta_graph", "mx_rec.graph._eos", "mx_rec.graph._structure")
 _MODULES = (
     *_EARLY,
     "mx_rec.graph._guard",

@@ -40,8 +40,9 @@ def bind(graph) -> None:
     """Gives the training lookups of `graph` that were built before their timestamp was known their timestamp.
 
     Where the collection holds several, a lookup gets the one that comes from the same batch. ValueError if that leaves
-    a doubt, or if a table that evicts by time has none.
+    a doubt, or if a table that evicts by time has none; RuntimeError if a session has run the lookup without it.
     """
+    from mx_rec.core import _watch
     from mx_rec.graph._pipeline import replace_input
 
     for lookup in _graph.state(graph).tensor_lookups:
@@ -49,6 +50,12 @@ def bind(graph) -> None:
             continue
         found = _matching(lookup, graph) if lookup.plan.graph is graph else None
         if found is not None:
+            if _watch.is_running(graph):
+                raise RuntimeError(
+                    f"lookup '{lookup.name}' gets its timestamp when the pipeline is started, but a session has run "
+                    f"the graph before: add the timestamp to the collection {ASCEND_TIMESTAMP} before the lookup is "
+                    "built, or start the pipeline before the session's first run"
+                )
             replace_input(lookup.plan.op, lookup.plan.op.inputs[1], checked(found, f"collection {ASCEND_TIMESTAMP}"))
         elif _tracking.evicts_by_time(lookup.table):
             raise ValueError(

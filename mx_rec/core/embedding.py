@@ -215,7 +215,8 @@ def sparse_lookup(
         is_train: True inserts unknown ids; False reads zeros for them and changes nothing.
         name: 1 to 255 characters; names the ops.
         modify_graph: asks for automatic graph modification; only for Tensor ids.
-        batch: the whole result of `iterator.get_next()`; needed for FeatureSpecs.
+        batch: the whole result of `iterator.get_next()`; needed for FeatureSpecs. With `is_train=False` it may also
+            hold the spec's key as a tensor that comes from no dataset, such as a placeholder for serving.
         access_and_evict_config: feature admission and eviction (docs/admission_and_eviction.md), for Tensor ids: a dict
             of `access_threshold` (a key gets a row once it has occurred that often; 0: count, refuse nothing),
             `eviction_threshold` (seconds without the key in the data), both off at -1 or None, and `faae_coefficient`
@@ -280,7 +281,7 @@ def sparse_lookup(
             embeddings = _lookup.from_spec(hashtable, ids, batch, is_train, combiner, default, limit)
         else:
             ids = _ids.as_tensor(hashtable.table_name, ids)
-            _check_ids(hashtable, ids)
+            _ids.check(f"table '{hashtable.table_name}'", ids)
             _tracking.declare(hashtable, f"the lookup of '{ids.name}'", **asked)
             hashtable.count_lookup(("tensor", ids.name), is_train)
             embeddings = _lookup.from_tensor(hashtable, ids, is_train, combiner, default, modify_graph, batch, limit)
@@ -392,15 +393,6 @@ def _declare_spec(table, spec, asked):
         said["faae_coefficient"] = spec.faae_coefficient
     _tracking.declare(table, repr(spec), **said)
     _tracking.declare(table, f"the lookup of {spec}", **asked)
-
-
-def _check_ids(table, ids):
-    import tensorflow as tf
-
-    if ids.dtype not in (tf.int64, tf.int32):
-        raise ValueError(
-            f"table '{table.table_name}': `ids` must be int64 or int32, got {ids.dtype.name}; cast or hash them first"
-        )
 
 
 def _access_config(config):

@@ -8,6 +8,7 @@ from tensorflow.python.framework import function_def_to_graph
 
 from mx_rec.graph._copy import functions_of
 from mx_rec.graph._find import Stays
+from mx_rec.graph._structure import hand_on
 
 v1 = tf.compat.v1
 
@@ -80,6 +81,7 @@ def extend(source, function, limit):
             tensor.set_shape(output.shape)
             replace(output, tensor)
         replace_control([get_next], batch[0].op)
+        hand_on(get_next, batch[0].op)
     return batches
 
 
@@ -94,10 +96,17 @@ def replace(old, new) -> None:
         for number in range(list.__len__(collection)):
             if list.__getitem__(collection, number) is old:
                 collection[number] = new
-    old._as_graph_element = lambda: new
+    old._as_graph_element = lambda: current(new)
     if len(old.op.outputs) == 1:
-        old.op._as_graph_element = lambda: new.op
+        old.op._as_graph_element = lambda: current(new.op)
         replace_control([old.op], new.op)
+
+
+def current(element):
+    """What stands for a tensor or an op now, however often it was replaced."""
+    # A session asks for it, too, but only once.
+    replaced = getattr(element, "_as_graph_element", None)
+    return element if replaced is None else replaced()
 
 
 def replace_input(op, old, new) -> None:

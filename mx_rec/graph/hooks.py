@@ -44,11 +44,13 @@ class LookupSubgraphSlicerHook(tf.compat.v1.train.SessionRunHook):
                         slices[op.name] = (op, found)
                     except _find.Stays as reason:
                         logger.info("slicing: %s (%s) stays in the step: %s", op.name, op.type, reason)
-        batches = {}
+        sources = {}
         for op, found in slices.values():
+            iterator = found.get_next.inputs[0].op
+            batches = sources.setdefault(iterator.name, (iterator, {}))[1]
             batches.setdefault(found.get_next, []).append((op, found))
-        for get_next, moving in batches.items():
-            _move(get_next, moving)
+        for iterator, batches in sources.values():
+            _move(iterator, batches)
 
 
 class OrphanLookupKeySlicerHook(tf.compat.v1.train.SessionRunHook):
@@ -56,26 +58,38 @@ class OrphanLookupKeySlicerHook(tf.compat.v1.train.SessionRunHook):
     without; it is accepted so that scripts need not change."""
 
 
-def _move(get_next, moving):
-    """Moves ops, each with its slice, into the dataset behind `get_next`."""
-    moved = {name for _, found in moving for name in found.ops}
-    # What only ops that move themselves read need not leave the dataset.
-    outputs = [
-        output
-        for op, _ in moving
-        for output in op.outputs
-        if any(reader.name not in moved for reader in output.consumers())
-    ]
-    copier = Copier(get_next, outputs, f"the ops {sorted(op.name for op, _ in moving)}", [found for _, found in moving])
-    source = _pipeline.Source(get_next.inputs[0].op, [get_next])
-    first = len(get_next.outputs)
+def _move(iterator, batches):
+    """Moves ops into the dataset behind an iterator. `batches`: for its get_next ops, the ops with their slices."""
+    parts = [_Part(get_next, moving) for get_next, moving in batches.items()]
+    source = _pipeline.Source(iterator, list(batches))
+    first = len(source.get_nexts[0].outputs)
+    batches = _pipeline.extend(source, lambda flat: [tensor for part in parts for tensor in part.copies(flat)], limit=0)
+    for part, tensors in zip(parts, batches):
+        for old, new in zip(part.outputs, tensors[first:]):
+            new.set_shape(old.shape)
+            _pipeline.replace(old, new)
+        first += len(part.outputs)
+        logger.info(
+            "slicing: moved %d ops from the step into the dataset behind %s", len(part.moved), part.get_next.name
+        )
 
-    def copies(flat):
-        found = copier(flat)
-        return [found[output.name] for output in outputs]
 
-    (tensors,) = _pipeline.extend(source, copies, limit=0)
-    for old, new in zip(outputs, tensors[first:]):
-        new.set_shape(old.shape)
-        _pipeline.replace(old, new)
-    logger.info("slicing: moved %d ops from the step into the dataset behind %s", len(moved), get_next.name)
+class _Part:
+    """What moves of the ops that read one batch; `moving` are pairs of an op and its slice."""
+
+    def __init__(self, get_next, moving):
+        self.get_next = get_next
+        self.moved = {name for _, found in moving for name in found.ops}
+        # What only ops that move themselves read need not leave the dataset.
+        self.outputs = [
+            output
+            for op, _ in moving
+            for output in op.outputs
+            if any(reader.name not in self.moved for reader in output.consumers())
+        ]
+        who = f"the ops {sorted(op.name for op, _ in moving)}"
+        self._copier = Copier(get_next, self.outputs, who, [found for _, found in moving])
+
+    def copies(self, flat):
+        found = self._copier(flat)
+        return [found[output.name] for output in self.outputs]

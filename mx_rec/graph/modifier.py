@@ -12,10 +12,11 @@ import os
 import tensorflow as tf
 
 from mx_rec import _check, _config
-from mx_rec.core import _graph, _timestamp
+from mx_rec.core import _graph, _timestamp, _watch
 from mx_rec.core.asc.manager import start_asc_pipeline
 from mx_rec.graph import _find, _merge, _pipeline, _report
 from mx_rec.graph._copy import Copier
+from mx_rec.graph._structure import batch_behind
 from mx_rec.util.log import logger
 
 v1 = tf.compat.v1
@@ -24,8 +25,10 @@ v1 = tf.compat.v1
 def modify_graph_and_start_emb_cache(full_graph: tf.Graph | None = None, dump_graph: bool = False) -> None:
     """Moves the ids of all lookups with `modify_graph=True` into their datasets and starts the pipeline.
 
-    Call it when the graph is complete, gradients and updates included, and before a session runs it. What was moved,
-    and what stayed and why, is logged and in `mx_rec.graph.last_report()`. Repeating it changes nothing.
+    Call it when the graph is complete, gradients and updates included, and before a session runs it; one that was made
+    before, and has run nothing yet, runs the modified graph. For one that has run something, TensorFlow ignores
+    changes: then all lookups stay in the step, with the same values, and a warning says so. What was moved, and what
+    stayed and why, is logged and in `mx_rec.graph.last_report()`. Repeating it changes nothing.
 
     Args:
         full_graph: the graph; by default the default graph.
@@ -112,6 +115,12 @@ def _modify(graph):
             slices[lookup.plan.name] = found
         except _find.Stays as reason:
             report.stayed.append(_report.Stayed(lookup.name, lookup.table.table_name, str(reason)))
+    is_late = bool(slices) and _watch.is_running(graph)
+    if is_late:
+        logger.warning(
+            "graph modification: a session has run the graph before, and TensorFlow ignores changes for it; all "
+            "lookups stay in the step. Call modify_graph_and_start_emb_cache() before the session's first run"
+        )
     moving = [lookup for lookup in state.to_move if lookup.plan.name in slices]
     sources = {}
     for lookup in moving:
@@ -119,7 +128,8 @@ def _modify(graph):
         source = sources.setdefault(get_next.inputs[0].name, _pipeline.Source(get_next.inputs[0].op, []))
         if get_next not in source.get_nexts:
             source.get_nexts.append(get_next)
-    state.replacements = [_move(source, moving, slices, report) for source in sources.values()]
+    replace = _leave if is_late else _move
+    state.replacements = [replace(source, moving, slices, report) for source in sources.values()]
     # Now, because a monitored session finalizes the graph.
     for is_train in (True, False):
         makers = _makers(state.replacements, is_train)
@@ -169,21 +179,40 @@ def _batch(get_next, lookups, slices):
     return _Batch(get_next, lookups, copier, _merge.groups_of(lookups), shared)
 
 
+def _leave(source, lookups, slices, report):
+    """Leaves the lookups of one iterator in the step: the iterator stands for itself."""
+    replacement = Replacement(source.makers, set(), {})
+    for get_next in source.get_nexts:
+        for lookup in _lookups_of(get_next, lookups, slices):
+            replacement.modes.add(lookup.is_train)
+            replacement.structures.setdefault(lookup.is_train, _structure(get_next, lookup))
+            reason = "a session has run the graph before it was modified"
+            report.stayed.append(_report.Stayed(lookup.name, lookup.table.table_name, reason))
+    return replacement
+
+
+def _lookups_of(get_next, lookups, slices):
+    return [lookup for lookup in lookups if slices[lookup.plan.name].get_next is get_next]
+
+
+def _structure(get_next, lookup):
+    """The batch of a lookup: in the structure that the script gave to it, or that of the dataset, with tensors of
+    today."""
+    structure = batch_behind(get_next) if lookup.batch is None else lookup.batch
+    return tf.nest.map_structure(lambda leaf: _pipeline.current(leaf) if tf.is_tensor(leaf) else leaf, structure)
+
+
 def _move(source, lookups, slices, report):
     """Moves the lookups of one iterator."""
     config = _config.current()
-    batches = []
-    for get_next in source.get_nexts:
-        its_lookups = [lookup for lookup in lookups if slices[lookup.plan.name].get_next is get_next]
-        batches.append(_batch(get_next, its_lookups, slices))
+    batches = [_batch(one, _lookups_of(one, lookups, slices), slices) for one in source.get_nexts]
     modes = {lookup.is_train for batch in batches for lookup in batch.lookups}
     makers = source.makers
-    old = [list(get_next.outputs) for get_next in source.get_nexts]
     limit = config.max_steps if True in modes else config.eval_steps
     new = _pipeline.extend(source, lambda flat: [t for batch in batches for t in batch.prepare(flat)], limit)
     replacement = Replacement(makers, modes, {})
-    first = len(old[0])
-    for batch, tensors, outputs in zip(batches, new, old):
+    first = len(source.get_nexts[0].outputs)
+    for batch, tensors in zip(batches, new):
         added = iter(tensors[first:])
         for group in batch.groups:
             _merge.merge(group, next(added))
@@ -192,12 +221,8 @@ def _move(source, lookups, slices, report):
             shared.set_shape(ids.shape)
             _pipeline.replace(ids, shared)
         first += len(batch.groups) + len(batch.shared_ids)
-        now = {id(output): tensor for output, tensor in zip(outputs, tensors)}
         for lookup in batch.lookups:
-            structure = tuple(outputs) if lookup.batch is None else lookup.batch
-            replacement.structures.setdefault(
-                lookup.is_train, tf.nest.map_structure(lambda t, now=now: now.get(id(t), t), structure)
-            )
+            replacement.structures.setdefault(lookup.is_train, _structure(batch.get_next, lookup))
             report.moved.append(
                 _report.Moved(
                     lookup.name,
@@ -233,8 +258,8 @@ def initializer_of(is_training):
 
 
 def batch_of(is_training):
-    """The batch that replaced the script's, in the structure that it gave to `sparse_lookup(batch=...)`, or flat; None
-    without any."""
+    """The batch that replaced the script's, in the structure that it gave to `sparse_lookup(batch=...)`, or that of the
+    dataset; None without any."""
     _graph.tables_here("get_target_batch")
     for replacement in _graph.state().replacements or []:
         if is_training in replacement.structures:

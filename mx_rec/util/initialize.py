@@ -166,7 +166,7 @@ class TrainParamsConfig:
 
     def get_target_batch(self, is_training: bool) -> Any:
         """The batch of the iterator that graph modification put in place; None if it replaced none. It has the
-        structure that was given to `sparse_lookup(batch=...)`; without that, it is a flat tuple."""
+        structure that was given to `sparse_lookup(batch=...)`; without that, the dataset's own."""
         _check.boolean("is_training", is_training)
         from mx_rec.graph import modifier
 

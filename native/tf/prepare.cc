@@ -55,7 +55,10 @@ class PlanOp : public Kernel {
     std::vector<int64_t> sizes(tables_.size(), 0);
     int64_t total = 0;
     for (size_t t = 0; t < tables_.size(); ++t) {
-      OP_REQUIRES_OK(c, FindTable(tables_[t], &tables[t]));
+      // Not OP_REQUIRES_OK, which writes to the log: an input pipeline may still run when its tables are freed. Who asks
+      // for the batch gets the error.
+      const absl::Status found = FindTable(tables_[t], &tables[t]);
+      if (!found.ok()) return c->CtxFailure(found);
       for (const IdSpan& span : ids[t]) sizes[t] += span.size;
       OP_REQUIRES(c, sizes[t] < INT32_MAX,
                   absl::InvalidArgumentError("table '" + tables_[t] + "': a batch may hold fewer than 2^31 ids, got " +

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
 from mx_rec import _check, _config
-from mx_rec.core import _commit, _timestamp
+from mx_rec.core import _commit, _ids, _timestamp
 from mx_rec.core.asc._insertion import Feature, Insertion
 from mx_rec.core.asc.feature_spec import FeatureSpec
 from mx_rec.util.log import logger
@@ -82,7 +82,7 @@ def _prepare(args, specs, is_training, is_grouped, dump_graph):
     batch = args[0] if len(args) == 1 else args
     tables, ids, times, features, present = [], [], [], {}, []
     for spec in specs:
-        found = _tensor(batch, spec)
+        found = tensor_in(batch, spec)
         if spec.is_timestamp:
             if found is not None:
                 times = [_timestamp.checked(found, spec)]
@@ -92,8 +92,7 @@ def _prepare(args, specs, is_training, is_grouped, dump_graph):
         if found is None:
             logger.warning("%s: the batch has no key %r; the feature is skipped", spec, spec.index_key)
             continue
-        if found.dtype not in (tf.int64, tf.int32):
-            raise ValueError(f"{spec}: ids must be int64 or int32, got {found.dtype.name}; cast or hash them first")
+        _ids.check(spec, found)
         if spec.table_name not in tables:
             tables.append(spec.table_name)
         features[id(spec)] = Feature(len(ids), tables.index(spec.table_name), found.shape)
@@ -117,7 +116,7 @@ def _prepare(args, specs, is_training, is_grouped, dump_graph):
     return (*args, plan)
 
 
-def _tensor(batch, spec):
+def tensor_in(batch, spec):
     """The batch's tensor for `spec`; None if a string key is absent."""
     import tensorflow as tf
 

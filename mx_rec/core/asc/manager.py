@@ -45,23 +45,25 @@ def _complete_lookups():
     """Gives lookups of tensors what they could not know when they were built: timestamps, and each other."""
     import tensorflow as tf
 
-    from mx_rec.core import _timestamp
+    from mx_rec.core import _timestamp, _watch
     from mx_rec.graph import _merge
 
     graph = tf.compat.v1.get_default_graph()
     if graph.finalized:
         return
     _timestamp.bind(graph)
-    _merge.merge_in_step(graph)
+    if not _watch.is_running(graph):
+        _merge.merge_in_step(graph)
 
 
 def _fuse_lookups(state):
     import tensorflow as tf
 
+    from mx_rec.core import _watch
     from mx_rec.graph import _fuse, _report
 
     graph = tf.compat.v1.get_default_graph()
-    if graph.finalized:
+    if graph.finalized or _watch.is_running(graph):
         return
     if state.replacements is None:  # graph modification has a report already
         _report.remember(_report.Report())
