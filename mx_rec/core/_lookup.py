@@ -4,7 +4,7 @@ import dataclasses
 
 from mx_rec import _shape
 from mx_rec._native import library
-from mx_rec.core import _commit, _graph, _ids, _timestamp, _tracking
+from mx_rec.core import _commit, _graph, _id_type, _timestamp, _tracking
 from mx_rec.core.asc import _insertion
 from mx_rec.util.log import logger
 
@@ -143,7 +143,7 @@ def _serving_ids(spec, batch):
     ids = tensor_in(batch, spec) if isinstance(batch, dict) else None
     if ids is None or reads_dataset(ids.op):
         return None
-    _ids.check(spec, ids)
+    _id_type.check(spec, ids)
     return ids
 
 

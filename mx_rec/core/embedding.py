@@ -4,7 +4,7 @@ import re
 
 from mx_rec import _check, _config, _shape
 from mx_rec.constants.constants import MAX_VOCABULARY_SIZE, All2allGradientsOp, ApplyGradientsStrategy, MxRecMode
-from mx_rec.core import _graph, _ids, _mode, _tracking
+from mx_rec.core import _graph, _id_type, _mode, _tracking
 from mx_rec.core._sparse_table import BaseSparseEmbedding, TableOptions
 from mx_rec.core.asc.feature_spec import FeatureSpec
 from mx_rec.util.log import logger
@@ -354,7 +354,7 @@ def _check_ids(table, ids):
             f"table '{table.table_name}': `ids` must be a FeatureSpec, a list of FeatureSpecs or a dense Tensor, "
             f"got {type(ids).__name__}"
         )
-    _ids.check(f"table '{table.table_name}'", ids)
+    _id_type.check(f"table '{table.table_name}'", ids)
 
 
 def _access_config(config):

@@ -1,7 +1,7 @@
 """get_asc_insert_func: the preparation stage, as a function for `dataset.map`."""
 
 from mx_rec import _check, _config
-from mx_rec.core import _commit, _ids, _timestamp
+from mx_rec.core import _commit, _id_type, _timestamp
 from mx_rec.core.asc._insertion import Feature, Insertion
 from mx_rec.core.asc.feature_spec import FeatureSpec
 from mx_rec.util.log import logger
@@ -79,7 +79,7 @@ def _prepare(args, specs, is_training, is_grouped, dump_graph):
         if found is None:
             logger.warning("%s: the batch has no key %r; the feature is skipped", spec, spec.index_key)
             continue
-        _ids.check(spec, found)
+        _id_type.check(spec, found)
         if spec.table_name not in tables:
             tables.append(spec.table_name)
         features[id(spec)] = Feature(len(ids), tables.index(spec.table_name), found.shape)

@@ -1,4 +1,4 @@
-"""The tensors that may be ids."""
+"""The types of tensors that may be ids."""
 
 # Ops that hand values on: what made them is further back.
 _PASSING = ("ExpandDims", "GatherV2", "Identity", "Reshape", "Squeeze", "StridedSlice", "Transpose", "ConcatV2", "Pack")
