@@ -27,10 +27,10 @@ MODULES = [
     "mx_rec.util.initialize",
     "mx_rec.util.ops",
     "mx_rec.util.tf_version_adapter",
+    "mx_rec.npu",
     "rec_sdk_common.communication.hccl.hccl_info",
     "rec_sdk_common.log",
     "rec_sdk_common.util.tf_adapter",
-    "tf_adapter",
 ]
 # And those of modules that do not list their own.
 NAMES = {
@@ -41,7 +41,10 @@ NAMES = {
     "mx_rec.graph.modifier": ["GraphModifierHook", "modify_graph_and_start_emb_cache"],
     "mx_rec.optimizers.adagrad": ["create_hash_optimizer"],
     "mx_rec.optimizers.adagrad_by_addr": ["create_hash_optimizer_by_address"],
+    "mx_rec.optimizers.base": ["CustomizedOptimizer"],
     "mx_rec.optimizers.ftrl": ["create_hash_optimizer"],
+    "mx_rec.optimizers.ftrl_t": ["create_hash_optimizer"],
+    "mx_rec.optimizers.ftrl_t_dense": ["create_ftrl_dense_optimizer"],
     "mx_rec.optimizers.gradient_descent": ["create_hash_optimizer"],
     "mx_rec.optimizers.gradient_descent_by_addr": ["create_hash_optimizer_by_addr"],
     "mx_rec.optimizers.lazy_adam": ["create_hash_optimizer"],
@@ -73,7 +76,11 @@ def public_names():
         module = importlib.import_module(path)
         names = getattr(module, "__all__", None)
         if names is None:  # a package of _lazy.py
-            names = [name for name in dir(module) if not name.startswith("_") and name not in ("attach", "version")]
+            names = [
+                name
+                for name in dir(module)
+                if not name.startswith("_") and name not in ("TYPE_CHECKING", "attach", "version")
+            ]
             names = [name for name in names if not inspect.ismodule(getattr(module, name)) or name in ELSEWHERE]
         found |= {(path, name) for name in names}
     return sorted(found)

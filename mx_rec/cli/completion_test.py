@@ -46,7 +46,7 @@ def test_bash_completes_commands_options_choices_and_files(script, tmp_path):
     assert bash(text, tmp_path, "inspect") == ["a run"]
     assert bash(text, tmp_path, "inspect", "--table") == []
     assert bash(text, tmp_path, "demo", "--dir") == ["a run"]
-    assert bash(text, tmp_path, "export", "--format") == ["npy", "parquet"]
+    assert bash(text, tmp_path, "export", "--format") == ["npy", "parquet", "original"]
     assert bash(text, tmp_path, "export", "--format", "pa<") == ["parquet"]
     assert bash(text, tmp_path, "completion") == ["-h", "--help", "bash", "zsh", "fish"]
     assert bash(text, tmp_path, "completion", "f<") == ["fish"]
@@ -65,7 +65,7 @@ def test_fish_completes_commands_options_and_choices(script):
 
     assert set(COMMANDS) <= completed("mx_rec ")
     assert completed("mx_rec inspect --ta") == {"--table"}
-    assert completed("mx_rec export --format ") == {"npy", "parquet"}
+    assert completed("mx_rec export --format ") == {"npy", "parquet", "original"}
     assert completed("mx_rec completion ") == {"bash", "zsh", "fish"}
 
 

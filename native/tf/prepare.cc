@@ -55,8 +55,8 @@ class PlanOp : public Kernel {
     std::vector<int64_t> sizes(tables_.size(), 0);
     int64_t total = 0;
     for (size_t t = 0; t < tables_.size(); ++t) {
-      // Not OP_REQUIRES_OK, which writes to the log: an input pipeline may still run when its tables are freed. Who asks
-      // for the batch gets the error.
+      // Not OP_REQUIRES_OK, which writes to the log: an input pipeline may still run when its tables are freed. Who
+      // asks for the batch gets the error.
       const absl::Status found = FindTable(tables_[t], &tables[t]);
       if (!found.ok()) return c->CtxFailure(found);
       for (const IdSpan& span : ids[t]) sizes[t] += span.size;
