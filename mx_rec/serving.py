@@ -3,13 +3,14 @@
     import mx_rec.serving
     model = tf.saved_model.load(export_dir)
 
-It registers the ops of the models with TensorFlow: no `init` is needed, and the model itself loads its tables. `freeze`
-and `load_tables` are for programs that keep graphs instead of models.
+It registers the ops of the models with TensorFlow: no `init` is needed, and the model itself loads its tables. `save`
+saves such a model again; `freeze` and `load_tables` are for programs that keep graphs instead of models.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,35 @@ def load_tables(session: tf.compat.v1.Session, export_dir: str) -> None:
     """
     serve = _serve_op(session.graph)
     session.run(serve, {serve.inputs[0]: os.path.join(export_dir, "assets", "mx_rec_tables.txt")})
+
+
+def save(model: Any, export_dir: str, loaded_from: str, **keywords: Any) -> None:
+    """Saves a model that `tf.saved_model.load` gave, or one that contains it, to `export_dir`, with the tables.
+
+    Args:
+        model: for `tf.saved_model.save`, as are the `keywords` (signatures, options).
+        export_dir: the new directory.
+        loaded_from: the directory that the model with tables was loaded from; its tables are copied.
+
+    `tf.saved_model.save` alone copies what it knows of: the new model could not be loaded without the old one.
+    Raises ValueError if `loaded_from` has no tables, or is `export_dir` itself.
+    """
+    import tensorflow as tf
+
+    source, target = (os.path.join(path, "variables", "sparse-variables") for path in (loaded_from, export_dir))
+    if not os.path.isdir(source):
+        raise ValueError(f"`loaded_from` must be the directory of a model with tables, but there is no '{source}'")
+    if os.path.realpath(loaded_from) == os.path.realpath(export_dir):
+        raise ValueError(f"`export_dir` must be another directory than `loaded_from`, got '{export_dir}' for both")
+    # The tables first: TensorFlow writes saved_model.pb last, and without that there is no model.
+    temporary = f"{target}.tmp-{os.getpid()}"
+    try:
+        shutil.copytree(source, temporary)
+        shutil.rmtree(target, ignore_errors=True)
+        os.rename(temporary, target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    tf.saved_model.save(model, export_dir, **keywords)
 
 
 def _serve_op(graph):

@@ -204,6 +204,39 @@ def exported(directory):
             v1.saved_model.simple_save(session, str(directory), {"keys": keys}, {"out": out})
 
 
+_SAVE_AGAIN = """
+import mx_rec.serving
+import tensorflow as tf
+loaded = tf.saved_model.load({old!r})
+mx_rec.serving.save(loaded, {new!r}, {old!r}, signatures=dict(loaded.signatures))
+class Wrapper(tf.Module):
+    def __init__(self):
+        self.inner = loaded
+wrapper = Wrapper()
+mx_rec.serving.save(wrapper, {outer!r}, {old!r}, signatures=dict(loaded.signatures))
+for bad in ({old!r}, {elsewhere!r}):
+    try:
+        mx_rec.serving.save(loaded, {old!r}, bad)
+    except ValueError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("default", [None, DEFAULT], ids=["zeros", "default"])
+def test_a_loaded_model_is_saved_again_with_its_tables(default, tmp_path):
+    job = Job(tmp_path / "model", "bare", default=default)
+    job.train(data_of(), 7)
+    expected = job.predict(evaluation_data())
+    names = {name: str(tmp_path / name) for name in ("old", "new", "outer", "elsewhere")}
+    os.rename(job.export(tmp_path / "exported"), names["old"])
+    done = subprocess.run([sys.executable, "-c", _SAVE_AGAIN.format(**names)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "another directory than `loaded_from`" in done.stdout and "there is no '" in done.stdout
+    shutil.rmtree(names["old"])
+    for name in ("new", "outer"):
+        np.testing.assert_array_equal(answer(names[name], "v2", tmp_path), expected)
+
+
 def test_a_frozen_graph_answers_in_another_process_once_its_tables_are_loaded(tmp_path):
     exported(tmp_path / "exported")
     with tf.Graph().as_default(), v1.Session() as session:

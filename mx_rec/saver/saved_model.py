@@ -62,13 +62,13 @@ def _add_collections(self, assets_collection, main_op, train_op):
                 padding_keys=[key for name in names for key in tables[name].padding_keys],
                 name="serve",
             )
-            if main_op is not None:
-                # Not by tf.group, which would mark `main_op`, an op that a session may have run already.
-                both = tf.no_op(name="init")
-                both._add_control_inputs([main_op, serve])
-                serve = both
+            # The anchors are in no file; without a value TensorFlow could not save the loaded model again. Not by
+            # tf.group, which would mark `main_op`, an op that a session may have run already.
+            init = tf.no_op(name="init")
+            anchors = [tables[name].variable.initializer for name in names]
+            init._add_control_inputs([serve, *anchors, *([] if main_op is None else [main_op])])
         assets_collection = [*(assets_collection or []), asset]
-        main_op = serve
+        main_op = init
     return PATCHES[0].stock(self, assets_collection, main_op, train_op)
 
 
