@@ -9,8 +9,8 @@ import mx_rec
 
 def main(arguments=None, prog="python -m mx_rec") -> int:
     """Runs a command; returns the exit status. `prog`: how the user calls it."""
+    from mx_rec.checkpoint._errors import CheckpointError, DamagedError
     from mx_rec.cli import completion, demo, diff, export, inspect, prune, run, verify
-    from mx_rec.saver._errors import CheckpointError, DamagedError
 
     parser = argparse.ArgumentParser(prog=prog, description=mx_rec.__doc__.partition(": ")[2])
     parser.add_argument("--version", action="version", version=f"mx_rec {mx_rec.version()}")

@@ -15,8 +15,10 @@ import pytest
 import tensorflow as tf
 import training
 
+from mx_rec.checkpoint import _manifest, _owner, _table_files
 from mx_rec.cli import diff
-from mx_rec.saver import _finding, _manifest, _owner, _reading, _table_files, export, sparse
+from mx_rec.reading import _finding, _reading
+from mx_rec.saver import export, sparse
 from mx_rec.saver.incremental_test import crc32c
 
 v1 = tf.compat.v1
@@ -672,7 +674,7 @@ def test_halves_go_if_they_are_older_and_stay_if_they_are_newer(run, tool):
 
 _SAVING = """
 import sys
-from mx_rec.saver import _lock
+from mx_rec.transaction import _lock
 _lock.acquire(sys.argv[1])
 print("locked", flush=True)
 input()

@@ -14,7 +14,8 @@ import training
 from checkpoint_tools_test import SLOTS, files_of, flip, state_of
 from disk_tier_laws_test import Tracked
 
-from mx_rec.saver import _manifest, _table_files, export
+from mx_rec.checkpoint import _manifest, _table_files
+from mx_rec.saver import export
 
 v1 = tf.compat.v1
 STEPS = {3: False, 6: True, 9: True, 12: False, 15: True}  # and whether a delta

@@ -19,7 +19,8 @@ sys.path.insert(0, {tests!r})
 import model
 from mx_rec.core.asc.helper import FeatureSpec, get_asc_insert_func
 from mx_rec.core.embedding import sparse_lookup
-from mx_rec.graph import _ending, modify_graph_and_start_emb_cache
+from mx_rec._sessions import ending
+from mx_rec.graph import modify_graph_and_start_emb_cache
 from mx_rec.util.initialize import init, terminate_config_initializer
 
 v1 = tf.compat.v1

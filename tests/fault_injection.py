@@ -59,10 +59,10 @@ faults = load()
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-from mx_rec.saver import _lock  # noqa: E402
+from mx_rec._log import logger  # noqa: E402
 from mx_rec.saver import saver as mx_saver  # noqa: E402
 from mx_rec.saver.saver_test import Model, fill, native  # noqa: E402
-from mx_rec.util.log import logger  # noqa: E402
+from mx_rec.transaction import _lock  # noqa: E402
 
 v1 = tf.compat.v1
 

@@ -16,9 +16,9 @@ import tensorflow as tf
 
 from mx_rec.__main__ import main
 from mx_rec._native import checkpoint as native_checkpoint
+from mx_rec.checkpoint import _manifest
 from mx_rec.core.embedding import sparse_lookup
 from mx_rec.optimizers import lazy_adam
-from mx_rec.saver import _manifest
 
 v1 = tf.compat.v1
 SECONDS = 20
@@ -241,9 +241,9 @@ def test_restores_refuse_it_and_saves_go_on_beside_it(original, tmp_path):
 
 
 def tables_of(graph):
-    from mx_rec.core import _graph
+    from mx_rec._tables import graphs
 
-    return _graph.state(graph).tables
+    return graphs.state(graph).tables
 
 
 def state(tables, session, dense):
@@ -262,8 +262,8 @@ def test_keys_are_compared_in_little_memory(folder):
 
 
 def test_a_key_that_comes_twice_far_apart_is_found(folder, monkeypatch):
+    from mx_rec.checkpoint import _table_files
     from mx_rec.cli import verify
-    from mx_rec.saver import _table_files
 
     monkeypatch.setattr(verify, "_KEYS_AT_ONCE", 1 << 16)
     keys = np.arange(200_000)

@@ -95,7 +95,7 @@ def warm_up():
     threads, which a child would not inherit."""
     library.core()
     library.ops()
-    for name in ("mx_rec.core._lookup", "mx_rec.saver.saver"):
+    for name in ("mx_rec._lowering.lookups", "mx_rec.saver.saver"):
         importlib.import_module(name)
     with tf.Graph().as_default():
         weight = v1.get_variable("weight", initializer=np.ones(model.DIM, np.float32))

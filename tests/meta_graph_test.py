@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from mx_rec.core import _meta_graph
+from mx_rec._tables import meta_graph
 from mx_rec.core.embedding import sparse_lookup
 from mx_rec.optimizers import adagrad, lazy_adam
 from mx_rec.util.variable import get_dense_and_sparse_variable
@@ -118,7 +118,7 @@ def test_prepared_batches_thresholds_and_the_started_pipeline_come_along(tmp_pat
         v1.train.export_meta_graph(path)
     with model.process() as graph, v1.Session() as session:
         v1.train.import_meta_graph(path)
-        tables = _meta_graph._graph.state(graph).tables
+        tables = meta_graph.graphs.state(graph).tables
         assert sorted(tables) == ["own", "shared"]
         assert tables["own"].native.tracking.access_threshold == 2 and tables["shared"].native.tracking is None
         assert tables["shared"].native.slots == ("LazyAdam_momentum", "LazyAdam_velocity")
@@ -138,7 +138,7 @@ def test_an_imported_graph_can_be_trained_by_an_optimizer_that_is_added_to_it(tm
         v1.train.export_meta_graph(path)
     with model.process() as graph:
         v1.train.import_meta_graph(path, import_scope="inner")
-        table = _meta_graph._graph.state(graph).tables["t"]
+        table = meta_graph.graphs.state(graph).tables["t"]
         (anchor,) = get_dense_and_sparse_variable()[1]
         assert anchor is table.variable
         train_op = adagrad.create_hash_optimizer(0.1).minimize(graph.get_tensor_by_name("inner/loss:0"))
@@ -155,7 +155,7 @@ def test_a_table_of_the_process_is_joined_or_told_apart(tmp_path):
         v1.train.export_meta_graph(path)
         with tf.Graph().as_default() as graph:
             v1.train.import_meta_graph(path)
-            assert _meta_graph._graph.state(graph).tables["t"].size() == 1
+            assert meta_graph.graphs.state(graph).tables["t"].size() == 1
     with model.process():
         model.table("t", dim=4, rows=7)
         with tf.Graph().as_default(), pytest.raises(ValueError, match="'t'"):
@@ -166,7 +166,7 @@ def test_a_meta_graph_of_a_later_version_is_refused(tmp_path):
     with model.process():
         model.table("t")
         exported = v1.train.export_meta_graph()
-    texts = exported.collection_def[_meta_graph.COLLECTION].bytes_list.value
+    texts = exported.collection_def[meta_graph.COLLECTION].bytes_list.value
     texts[0] = texts[0].replace(b'"version": 1', b'"version": 2')
     with model.process(), pytest.raises(ValueError, match="describes its tables in version 2, this mx_rec knows 1"):
         v1.train.import_meta_graph(exported)
@@ -175,7 +175,7 @@ def test_a_meta_graph_of_a_later_version_is_refused(tmp_path):
 def test_graphs_without_tables_are_exported_and_imported_as_ever(started, tmp_path):
     tf.constant(1, name="one")
     exported = v1.train.export_meta_graph(str(tmp_path / "graph.meta"))
-    assert _meta_graph.COLLECTION not in exported.collection_def
+    assert meta_graph.COLLECTION not in exported.collection_def
     with tf.Graph().as_default() as graph:
         v1.train.import_meta_graph(str(tmp_path / "graph.meta"))
         assert graph.get_tensor_by_name("one:0").dtype == tf.int32

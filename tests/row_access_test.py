@@ -10,7 +10,7 @@ import tensorflow as tf
 from mx_rec.core.embedding import create_table, sparse_lookup
 from mx_rec.core.feature_process import evict
 from mx_rec.optimizers import adagrad
-from mx_rec.saver import _reading
+from mx_rec.reading import _reading
 from mx_rec.util.initialize import init, terminate_config_initializer
 
 v1 = tf.compat.v1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from mx_rec.saver import _manifest
+from mx_rec.checkpoint import _manifest
 
 v1 = tf.compat.v1
 

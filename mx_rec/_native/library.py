@@ -35,7 +35,7 @@ def ops():
     core().mxrec_keep_freed_memory()
     # The op library links to the core, which core() has loaded from our own path.
     module = tf.load_op_library(_path("_mxrec_ops.so"))
-    from mx_rec._native import gradients
+    from mx_rec._ops import gradients
 
     gradients.register()
     return module

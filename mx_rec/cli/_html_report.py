@@ -7,11 +7,11 @@ from typing import Optional
 from tqdm import tqdm
 
 import mx_rec
+from mx_rec.checkpoint._errors import CheckpointError, DamagedError
 from mx_rec.cli import _charts, _eviction_charts, _page, _profile, verify
 from mx_rec.cli._charts import brief, size, text
 from mx_rec.cli._steadily import steadily
-from mx_rec.saver import _reading
-from mx_rec.saver._errors import CheckpointError, DamagedError
+from mx_rec.reading import _reading
 
 _DENSE = {"fits": "fits", "differs": "of another save", "missing": "missing", "unknown": "there, not recorded"}
 

@@ -7,8 +7,8 @@ import shutil
 
 import numpy as np
 
-from mx_rec.saver import _table_files
-from mx_rec.saver._errors import CheckpointError
+from mx_rec.checkpoint import _table_files
+from mx_rec.checkpoint._errors import CheckpointError
 
 _DENSE = r"\.(index|meta|data-\d{5}-of-\d{5})"
 

@@ -9,10 +9,10 @@ from typing import Callable, Optional
 
 import numpy as np
 
+from mx_rec.checkpoint import _table_files
+from mx_rec.checkpoint._errors import CheckpointError
 from mx_rec.cli._distribution import Distribution
-from mx_rec.saver import _table_files
-from mx_rec.saver._errors import CheckpointError
-from mx_rec.saver._reading import Table
+from mx_rec.reading._reading import Table
 
 
 @dataclasses.dataclass

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from mx_rec.saver import _finding, _manifest, _reading, _steady
-from mx_rec.saver._errors import CheckpointError
+from mx_rec.checkpoint import _manifest
+from mx_rec.checkpoint._errors import CheckpointError
+from mx_rec.reading import _finding, _reading, _steady
 
 _T = TypeVar("_T")
 

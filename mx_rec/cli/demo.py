@@ -48,14 +48,14 @@ def run(options) -> int:
     # Before TensorFlow is imported: its notes on CPU features and our own log lines would drown the demo's.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("MXREC_LOG_LEVEL", "WARNING")
-    from mx_rec.cli import _run_directory
+    from mx_rec.demo import _run_directory
 
     try:
         directory = _run_directory.open_run(options)
     except _run_directory.UnusableError as error:
         print(f"python -m mx_rec demo: {error}", file=sys.stderr)
         return 2
-    from mx_rec.cli import _training
+    from mx_rec.demo import _training
 
     outcome = _training.train(options, directory)
     if not options.forget or outcome.status != 0:

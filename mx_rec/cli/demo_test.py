@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mx_rec import __main__
-from mx_rec.cli import _clicks, _run_directory
+from mx_rec.demo import _clicks, _run_directory
 
 _STEPS = 120
 

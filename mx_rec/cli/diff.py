@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 from tqdm import tqdm
 
+from mx_rec.checkpoint import _table_files
+from mx_rec.checkpoint._errors import CheckpointError, DamagedError
 from mx_rec.cli._steadily import steadily
-from mx_rec.saver import _table_files
-from mx_rec.saver._errors import CheckpointError, DamagedError
 
 _DESCRIPTION = """\
 Compares the tables of two checkpoints, key by key and bit by bit. Steps, versions, the order of rows and the dense

@@ -6,10 +6,10 @@ import os
 import numpy as np
 from tqdm import tqdm
 
+from mx_rec.checkpoint import _table_files
+from mx_rec.checkpoint._errors import CheckpointError, DamagedError
 from mx_rec.cli import _original_layout, verify
 from mx_rec.cli._steadily import steadily
-from mx_rec.saver import _table_files
-from mx_rec.saver._errors import CheckpointError, DamagedError
 
 _DESCRIPTION = """\
 Writes the tables of a checkpoint as NumPy files, T.keys.npy (int64 [n]) and T.embedding.npy (float32 [n, dim]), or as

@@ -7,10 +7,10 @@ import sys
 
 import numpy as np
 
+from mx_rec.checkpoint._errors import CheckpointError
 from mx_rec.cli import _html_report, _profile, verify
 from mx_rec.cli._steadily import steadily
-from mx_rec.saver import _reading
-from mx_rec.saver._errors import CheckpointError
+from mx_rec.reading import _reading
 
 _DESCRIPTION = """\
 Shows the tables of a checkpoint: rows, columns, sizes, the thresholds of admission and eviction, whether the dense part

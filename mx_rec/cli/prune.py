@@ -13,10 +13,12 @@ import os
 import re
 from typing import Optional
 
+from mx_rec.checkpoint import _chain, _directory, _owner
+from mx_rec.checkpoint import _files as _saver_files
+from mx_rec.checkpoint._errors import CheckpointError, DamagedError
 from mx_rec.cli import verify
-from mx_rec.saver import _chain, _directory, _finding, _lock, _owner, _reading, _recovery
-from mx_rec.saver import _files as _saver_files
-from mx_rec.saver._errors import CheckpointError, DamagedError
+from mx_rec.reading import _finding, _reading
+from mx_rec.transaction import _lock, _recovery
 
 _DESCRIPTION = """\
 Removes the older checkpoints in a directory, dense files and tables, and what killed processes left of them. Of every
@@ -238,7 +240,7 @@ def _update_states(directory, states, removed, newest):
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from tensorflow.python.checkpoint import checkpoint_management
 
-    from mx_rec.saver import _state
+    from mx_rec.saver import _checkpoint_list
 
     for name in stale:
         state = checkpoint_management.get_checkpoint_state(directory, name)
@@ -252,7 +254,7 @@ def _update_states(directory, states, removed, newest):
         # TensorFlow wants the latest to be the last one.
         paths = [path for path in dict.fromkeys(named) if path not in gone and path != latest] + [latest]
         has_times = all(path in times for path in paths)
-        _state.write(
+        _checkpoint_list.write(
             directory,
             latest,
             paths,

@@ -9,9 +9,10 @@ from typing import Callable, Optional
 import numpy as np
 from tqdm import tqdm
 
+from mx_rec.checkpoint import _chain, _manifest, _table_files
+from mx_rec.checkpoint._errors import CheckpointError, DamagedError
 from mx_rec.cli._steadily import steadily
-from mx_rec.saver import _chain, _finding, _manifest, _reading, _table_files
-from mx_rec.saver._errors import CheckpointError, DamagedError
+from mx_rec.reading import _finding, _reading
 
 _DESCRIPTION = """\
 Checks every file of the tables against the size and CRC32C in the manifest, sizes against attributes, that no key

@@ -2,12 +2,12 @@
 
 import importlib
 
-# Modules with a list `PATCHES` (mx_rec/_patch.py).
-_EARLY = ("mx_rec.core._meta_graph", "mx_rec.graph._eos", "mx_rec.graph._structure")
+# Modules with a list `PATCHES` (mx_rec/_tf/patch.py).
+_EARLY = ("mx_rec._tables.meta_graph", "mx_rec._tf.eos", "mx_rec._tf.structure")
 _MODULES = (
     *_EARLY,
-    "mx_rec.graph._guard",
-    "mx_rec.graph._monitored",
+    "mx_rec._sessions.guard",
+    "mx_rec._sessions.monitored",
     "mx_rec.saver._estimator",
     "mx_rec.saver._warm_start",
     "mx_rec.saver.saved_model",

@@ -6,12 +6,14 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable, Literal, overload
 
-from mx_rec import _check, _config, _shape
+from mx_rec import _check, _config
+from mx_rec._log import logger
+from mx_rec._lowering import id_tensors
+from mx_rec._tables import graphs, trackings
+from mx_rec._tables.sparse_table import BaseSparseEmbedding, TableOptions
+from mx_rec._tf import modes, static_shape
 from mx_rec.constants.constants import MAX_VOCABULARY_SIZE, All2allGradientsOp, ApplyGradientsStrategy, MxRecMode
-from mx_rec.core import _graph, _ids, _mode, _tracking
-from mx_rec.core._sparse_table import BaseSparseEmbedding, TableOptions
 from mx_rec.core.asc.feature_spec import FeatureSpec
-from mx_rec.util.log import logger
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -85,7 +87,7 @@ def create_table(
     del optimizer_list
     config = _config.current()
     _check.nothing_unknown(create_table, unknown)
-    _mode.check_graph("create_table")
+    modes.check_graph("create_table")
     _check_name(name)
     _check.choice("key_dtype", key_dtype, (tf.int64, tf.int32))
     if value_dtype not in (None, tf.float32):
@@ -139,7 +141,7 @@ def create_table(
         unlimited=config.use_dynamic_expansion,
         admission_filter_bytes=int(admission_filter_bytes),
     )
-    tables = _graph.state().tables
+    tables = graphs.state().tables
     table = BaseSparseEmbedding(options, emb_initializer)  # refuses another configuration of a known name
     if name in tables:
         tables[name].check_same(options)
@@ -234,12 +236,12 @@ def sparse_lookup(
     """
     import tensorflow as tf
 
-    from mx_rec.core import _lookup
+    from mx_rec._lowering import lookups
 
     del multi_lookup, lookup_ids, feature_spec_name_ids_dict
     config = _config.current()
     _check.nothing_unknown(sparse_lookup, unknown)
-    _mode.check_graph("sparse_lookup")
+    modes.check_graph("sparse_lookup")
     _check.instance("hashtable", hashtable, BaseSparseEmbedding, "a table made by create_table")
     if dim is not None and _dim(dim) != hashtable.embedding_size:
         raise ValueError(
@@ -271,29 +273,29 @@ def sparse_lookup(
 
     _check_known(hashtable)
     if is_train and is_grad:
-        _mode.check_no_tape(hashtable.table_name)
+        modes.check_no_tape(hashtable.table_name)
     default = None if serving_default_value is None else tf.cast(serving_default_value, tf.float32)
     with tf.name_scope(_scope(hashtable, name)):
         if isinstance(ids, FeatureSpec):
             _check_spec(hashtable, ids, modify_graph)
             _declare_spec(hashtable, ids, asked)
             hashtable.count_lookup(("spec", ids.name), is_train)
-            embeddings = _lookup.from_spec(hashtable, ids, batch, is_train, combiner, default, limit)
+            embeddings = lookups.from_spec(hashtable, ids, batch, is_train, combiner, default, limit)
         else:
-            ids = _ids.as_tensor(hashtable.table_name, ids)
-            _ids.check(f"table '{hashtable.table_name}'", ids)
-            _tracking.declare(hashtable, f"the lookup of '{ids.name}'", **asked)
+            ids = id_tensors.as_tensor(hashtable.table_name, ids)
+            id_tensors.check(f"table '{hashtable.table_name}'", ids)
+            trackings.declare(hashtable, f"the lookup of '{ids.name}'", **asked)
             hashtable.count_lookup(("tensor", ids.name), is_train)
-            embeddings = _lookup.from_tensor(hashtable, ids, is_train, combiner, default, modify_graph, batch, limit)
+            embeddings = lookups.from_tensor(hashtable, ids, is_train, combiner, default, modify_graph, batch, limit)
         return embeddings if is_grad else tf.stop_gradient(embeddings)
 
 
 def _tell_if_joined(table):
     rows = table.size()
     if rows > 0:
-        from mx_rec.core import _initialization
+        from mx_rec._sessions import beginnings
 
-        table.joined = _initialization.facts_of(table)
+        table.joined = beginnings.facts_of(table)
         logger.info("table '%s': this graph joins the table of the process, with %d rows", table.table_name, rows)
 
 
@@ -307,9 +309,9 @@ def _dim(dim):
     import tensorflow as tf
 
     if isinstance(dim, tf.TensorShape):
-        if dim.rank != 1 or _shape.size(dim, 0) is None:
+        if dim.rank != 1 or static_shape.size(dim, 0) is None:
             raise ValueError(f"`dim` must be an int in [1, 8192] or a TensorShape of one number, got {dim}")
-        dim = _shape.size(dim, 0)
+        dim = static_shape.size(dim, 0)
     return _check.integer("dim", dim, 1, 8192)
 
 
@@ -367,7 +369,7 @@ def _spec_list(ids):
 
 
 def _check_known(table):
-    if _graph.state().tables.get(table.table_name) is not table:
+    if graphs.state().tables.get(table.table_name) is not table:
         raise ValueError(
             f"table '{table.table_name}' belongs to another graph or was freed by terminate_config_initializer(); call "
             "create_table in the graph that is being built"
@@ -391,8 +393,8 @@ def _declare_spec(table, spec, asked):
     # 1 is the default: without a threshold beside it, it says nothing.
     if any(value is not None for value in said.values()) or spec.faae_coefficient != 1:
         said["faae_coefficient"] = spec.faae_coefficient
-    _tracking.declare(table, repr(spec), **said)
-    _tracking.declare(table, f"the lookup of {spec}", **asked)
+    trackings.declare(table, repr(spec), **said)
+    trackings.declare(table, f"the lookup of {spec}", **asked)
 
 
 def _access_config(config):
@@ -412,7 +414,7 @@ def _access_config(config):
 def _scope(table, name):
     """A legal name scope for the lookup's ops."""
     if name is None:
-        state = _graph.state()
+        state = graphs.state()
         number = state.lookup_names.get(table.table_name, 0)
         state.lookup_names[table.table_name] = number + 1
         name = f"sparse_lookup_{number}"

@@ -8,12 +8,12 @@ from typing import Optional, Union
 import tensorflow as tf
 
 from mx_rec import _check, _config
+from mx_rec._log import logger
 from mx_rec._native import table as native_table
 from mx_rec._native.table import Eviction
+from mx_rec._tables import graphs
+from mx_rec._tables.sparse_table import BaseSparseEmbedding
 from mx_rec.constants.constants import DEFAULT_EVICT_TIME_INTERVAL
-from mx_rec.core import _graph
-from mx_rec.core._sparse_table import BaseSparseEmbedding
-from mx_rec.util.log import logger
 
 __all__ = ["EvictHook", "EvictPolicy", "evict"]
 
@@ -86,7 +86,7 @@ class EvictPolicy:
         """The tables of the core that the policy is for: rows belong to the process, so any graph's."""
         known = native_table.known()
         if self.tables is None:
-            here = [table.native for table in _graph.state().tables.values()] or known.values()
+            here = [table.native for table in graphs.state().tables.values()] or known.values()
             return [table for table in here if self._concerns(table)]
         chosen = self.tables if isinstance(self.tables, (list, tuple)) else [self.tables]
         names = [table.table_name if isinstance(table, BaseSparseEmbedding) else table for table in chosen]

@@ -3,8 +3,8 @@
 import sys
 
 from mx_rec import _check, _config
+from mx_rec._log import logger
 from mx_rec._native import table as native_table
-from mx_rec.util.log import logger
 
 
 def reset_tables(*names: str) -> None:
@@ -48,10 +48,10 @@ def _forget_checkpoint(name):
     """The table is no longer what any checkpoint holds."""
     if "mx_rec.saver.saver" not in sys.modules:
         return
-    from mx_rec.saver import _live, _tip, _training
+    from mx_rec.saver import _live, _parked, _tip
 
     _live.note(name, None, ())
-    _training.drop(name)
+    _parked.drop(name)
     tip = _tip.current()
     if tip is not None and name in tip.moments:
         _tip.set_current(None)

@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from mx_rec import _check
-from mx_rec.core import _graph, _sparse_table
-from mx_rec.util.log import logger
+from mx_rec._log import logger
+from mx_rec._tables import graphs, sparse_table
 
 __all__ = ["TableStatsHook", "histograms_of", "summary_of"]
 
@@ -32,7 +32,7 @@ def summary_of(stats) -> v1.Summary:
     )
 
 
-def histograms_of(tables: Iterable[_sparse_table.BaseSparseEmbedding]) -> v1.Summary:
+def histograms_of(tables: Iterable[sparse_table.BaseSparseEmbedding]) -> v1.Summary:
     """Histograms for TensorBoard: "mx_rec/<table>/norm", the Euclidean norms of embeddings, and, of a table that counts
     its keys, "mx_rec/<table>/count". They are of a sample of 4096 rows, or 256 of a table with a disk tier, which the
     hashes of the keys choose; so they cost a millisecond or two, whatever the size of the table. An empty table has
@@ -89,7 +89,7 @@ class TableStatsHook(v1.train.SessionRunHook):
         self._runs = 0
 
     def begin(self):
-        self._tables = list(_graph.tables_here("TableStatsHook").values())
+        self._tables = list(graphs.tables_here("TableStatsHook").values())
         self._global_step = v1.train.get_global_step()
         if self._output_dir is not None:
             # Shared with TensorFlow's own hooks, which write there too.
@@ -127,7 +127,7 @@ class TableStatsHook(v1.train.SessionRunHook):
                     "step %d, table '%s': %d gradients of rows were not finite so far", step, name, stats["nonfinite"]
                 )
             if "rows_on_disk" in stats:
-                logger.info("step %d, table '%s': %s", step, name, _sparse_table.tier_text(stats))
+                logger.info("step %d, table '%s': %s", step, name, sparse_table.tier_text(stats))
         if self._writer is not None:
             self._writer.add_summary(summary_of(all_stats), step)
             self._writer.add_summary(histograms_of(self._tables), step)

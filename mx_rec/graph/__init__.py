@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from mx_rec._lazy import attach
 
 if TYPE_CHECKING:
-    from mx_rec.graph._report import last_report as last_report
+    from mx_rec._lowering.reports import last_report as last_report
     from mx_rec.graph.hooks import LookupSubgraphSlicerHook as LookupSubgraphSlicerHook
     from mx_rec.graph.hooks import OrphanLookupKeySlicerHook as OrphanLookupKeySlicerHook
     from mx_rec.graph.modifier import GraphModifierHook as GraphModifierHook
@@ -20,6 +20,6 @@ __getattr__, __dir__ = attach(
         "OrphanLookupKeySlicerHook": "mx_rec.graph.hooks",
         "ACGPushOpsToDatasetHook": "mx_rec.graph.acg_push_ops",
         "do_merge_lookup": "mx_rec.graph.merge_lookup",
-        "last_report": "mx_rec.graph._report",
+        "last_report": "mx_rec._lowering.reports",
     },
 )

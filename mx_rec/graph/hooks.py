@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from mx_rec import _check
-from mx_rec.core import _graph
-from mx_rec.graph import _find, _pipeline
-from mx_rec.graph._copy import Copier
-from mx_rec.util.log import logger
+from mx_rec._log import logger
+from mx_rec._lowering import finding, pipelines
+from mx_rec._tables import graphs
+from mx_rec._tf.copying import Copier
 
 
 class LookupSubgraphSlicerHook(tf.compat.v1.train.SessionRunHook):
@@ -33,16 +33,16 @@ class LookupSubgraphSlicerHook(tf.compat.v1.train.SessionRunHook):
     def begin(self):
         graph = tf.compat.v1.get_default_graph()
         slices = {}
-        for lookup in _graph.state(graph).tensor_lookups:
+        for lookup in graphs.state(graph).tensor_lookups:
             if lookup.plan.graph is not graph:
                 continue  # inside a branch
-            for op in _find.ancestors_of(lookup.ids.op).values():
+            for op in finding.ancestors_of(lookup.ids.op).values():
                 if op.type in self._op_types and op.name not in slices:
                     try:
-                        found = _find.trace_ops([op], f"lookup '{lookup.name}'")
-                        _pipeline.Source(found.get_next.inputs[0].op, [found.get_next]).check()
+                        found = finding.trace_ops([op], f"lookup '{lookup.name}'")
+                        pipelines.Source(found.get_next.inputs[0].op, [found.get_next]).check()
                         slices[op.name] = (op, found)
-                    except _find.Stays as reason:
+                    except finding.Stays as reason:
                         logger.info("slicing: %s (%s) stays in the step: %s", op.name, op.type, reason)
         sources = {}
         for op, found in slices.values():
@@ -61,13 +61,13 @@ class OrphanLookupKeySlicerHook(tf.compat.v1.train.SessionRunHook):
 def _move(iterator, batches):
     """Moves ops into the dataset behind an iterator. `batches`: for its get_next ops, the ops with their slices."""
     parts = [_Part(get_next, moving) for get_next, moving in batches.items()]
-    source = _pipeline.Source(iterator, list(batches))
+    source = pipelines.Source(iterator, list(batches))
     first = len(source.get_nexts[0].outputs)
-    batches = _pipeline.extend(source, lambda flat: [tensor for part in parts for tensor in part.copies(flat)], limit=0)
+    batches = pipelines.extend(source, lambda flat: [tensor for part in parts for tensor in part.copies(flat)], limit=0)
     for part, tensors in zip(parts, batches):
         for old, new in zip(part.outputs, tensors[first:]):
             new.set_shape(old.shape)
-            _pipeline.replace(old, new)
+            pipelines.replace(old, new)
         first += len(part.outputs)
         logger.info(
             "slicing: moved %d ops from the step into the dataset behind %s", len(part.moved), part.get_next.name

@@ -12,12 +12,13 @@ import os
 import tensorflow as tf
 
 from mx_rec import _check, _config
-from mx_rec.core import _graph, _timestamp, _watch
+from mx_rec._log import logger
+from mx_rec._lowering import finding, merging, pipelines, reports, timestamps
+from mx_rec._sessions import watching
+from mx_rec._tables import graphs
+from mx_rec._tf.copying import Copier
+from mx_rec._tf.structure import batch_behind
 from mx_rec.core.asc.manager import start_asc_pipeline
-from mx_rec.graph import _find, _merge, _pipeline, _report
-from mx_rec.graph._copy import Copier
-from mx_rec.graph._structure import batch_behind
-from mx_rec.util.log import logger
 
 v1 = tf.compat.v1
 
@@ -71,7 +72,7 @@ class GraphModifierHook(v1.train.SessionRunHook):
         modify_graph_and_start_emb_cache(dump_graph=self._dump_graph)
         self._probes = [
             (tf.raw_ops.SerializeIterator(resource_handle=makers[0].inputs[1], external_state_policy=1), makers[0])
-            for makers in (replacement.makers for replacement in _graph.state().replacements or [])
+            for makers in (replacement.makers for replacement in graphs.state().replacements or [])
             if len(makers) == 1 and not _is_fed(makers[0].inputs[0].op)
         ]
 
@@ -95,27 +96,27 @@ class Replacement:
 
 
 def _modify(graph):
-    state = _graph.state(graph)
+    state = graphs.state(graph)
     if state.replacements is not None:
         return
     if not state.to_move:
         if not any(table.lookup_count for table in state.tables.values()):
             raise RuntimeError(
                 "there is no lookup in this graph: call sparse_lookup(..., modify_graph=True) before modifying it"
-                + ("" if state.tables else _graph.elsewhere())
+                + ("" if state.tables else graphs.elsewhere())
             )
         logger.warning("graph modification: no lookup has modify_graph=True, nothing is moved")
-    _timestamp.bind(graph)
-    report = _report.Report()
+    timestamps.bind(graph)
+    report = reports.Report()
     slices = {}
     for lookup in state.to_move:
         try:
-            found = _find.trace(lookup)
-            _pipeline.Source(found.get_next.inputs[0].op, [found.get_next]).check()
+            found = finding.trace(lookup)
+            pipelines.Source(found.get_next.inputs[0].op, [found.get_next]).check()
             slices[lookup.plan.name] = found
-        except _find.Stays as reason:
-            report.stayed.append(_report.Stayed(lookup.name, lookup.table.table_name, str(reason)))
-    is_late = bool(slices) and _watch.is_running(graph)
+        except finding.Stays as reason:
+            report.stayed.append(reports.Stayed(lookup.name, lookup.table.table_name, str(reason)))
+    is_late = bool(slices) and watching.is_running(graph)
     if is_late:
         logger.warning(
             "graph modification: a session has run the graph before, and TensorFlow ignores changes for it; all "
@@ -125,7 +126,7 @@ def _modify(graph):
     sources = {}
     for lookup in moving:
         get_next = slices[lookup.plan.name].get_next
-        source = sources.setdefault(get_next.inputs[0].name, _pipeline.Source(get_next.inputs[0].op, []))
+        source = sources.setdefault(get_next.inputs[0].name, pipelines.Source(get_next.inputs[0].op, []))
         if get_next not in source.get_nexts:
             source.get_nexts.append(get_next)
     replace = _leave if is_late else _move
@@ -135,7 +136,7 @@ def _modify(graph):
         makers = _makers(state.replacements, is_train)
         if len(makers) > 1 and all(len(same) == 1 for same in makers):
             state.initializers[is_train] = tf.group(*(maker for (maker,) in makers), name="mx_rec/initialize")
-    _report.remember(report)
+    reports.remember(report)
     _log(report)
 
 
@@ -160,7 +161,7 @@ class _Batch:
     get_next: object
     lookups: list[object]
     copier: Copier
-    groups: list[_merge.Group]
+    groups: list[merging.Group]
     shared_ids: list[object]  # ids that the step reads for other purposes too
 
     def prepare(self, flat):
@@ -176,7 +177,7 @@ def _batch(get_next, lookups, slices):
     wanted = [tensor for lookup in lookups for tensor in (lookup.ids, *lookup.times)]
     who = "the lookups " + ", ".join(f"'{lookup.name}'" for lookup in lookups)
     copier = Copier(get_next, wanted, who, [slices[lookup.plan.name] for lookup in lookups])
-    return _Batch(get_next, lookups, copier, _merge.groups_of(lookups), shared)
+    return _Batch(get_next, lookups, copier, merging.groups_of(lookups), shared)
 
 
 def _leave(source, lookups, slices, report):
@@ -187,7 +188,7 @@ def _leave(source, lookups, slices, report):
             replacement.modes.add(lookup.is_train)
             replacement.structures.setdefault(lookup.is_train, _structure(get_next, lookup))
             reason = "a session has run the graph before it was modified"
-            report.stayed.append(_report.Stayed(lookup.name, lookup.table.table_name, reason))
+            report.stayed.append(reports.Stayed(lookup.name, lookup.table.table_name, reason))
     return replacement
 
 
@@ -199,7 +200,7 @@ def _structure(get_next, lookup):
     """The batch of a lookup: in the structure that the script gave to it, or that of the dataset, with tensors of
     today."""
     structure = batch_behind(get_next) if lookup.batch is None else lookup.batch
-    return tf.nest.map_structure(lambda leaf: _pipeline.current(leaf) if tf.is_tensor(leaf) else leaf, structure)
+    return tf.nest.map_structure(lambda leaf: pipelines.current(leaf) if tf.is_tensor(leaf) else leaf, structure)
 
 
 def _move(source, lookups, slices, report):
@@ -209,22 +210,22 @@ def _move(source, lookups, slices, report):
     modes = {lookup.is_train for batch in batches for lookup in batch.lookups}
     makers = source.makers
     limit = config.max_steps if True in modes else config.eval_steps
-    new = _pipeline.extend(source, lambda flat: [t for batch in batches for t in batch.prepare(flat)], limit)
+    new = pipelines.extend(source, lambda flat: [t for batch in batches for t in batch.prepare(flat)], limit)
     replacement = Replacement(makers, modes, {})
     first = len(source.get_nexts[0].outputs)
     for batch, tensors in zip(batches, new):
         added = iter(tensors[first:])
         for group in batch.groups:
-            _merge.merge(group, next(added))
+            merging.merge(group, next(added))
         for ids in batch.shared_ids:
             shared = next(added)
             shared.set_shape(ids.shape)
-            _pipeline.replace(ids, shared)
+            pipelines.replace(ids, shared)
         first += len(batch.groups) + len(batch.shared_ids)
         for lookup in batch.lookups:
             replacement.structures.setdefault(lookup.is_train, _structure(batch.get_next, lookup))
             report.moved.append(
-                _report.Moved(
+                reports.Moved(
                     lookup.name,
                     lookup.table.table_name,
                     batch.get_next.name,
@@ -242,8 +243,8 @@ def _makers(replacements, is_training):
 
 def initializer_of(is_training):
     """The op that initializes what replaced the iterators of training, or of evaluation; None without any."""
-    _graph.tables_here("get_initializer")
-    state = _graph.state()
+    graphs.tables_here("get_initializer")
+    state = graphs.state()
     makers = _makers(state.replacements or [], is_training)
     for same in makers:
         if len(same) > 1:
@@ -260,8 +261,8 @@ def initializer_of(is_training):
 def batch_of(is_training):
     """The batch that replaced the script's, in the structure that it gave to `sparse_lookup(batch=...)`, or that of the
     dataset; None without any."""
-    _graph.tables_here("get_target_batch")
-    for replacement in _graph.state().replacements or []:
+    graphs.tables_here("get_target_batch")
+    for replacement in graphs.state().replacements or []:
         if is_training in replacement.structures:
             return replacement.structures[is_training]
     return None

@@ -1,9 +1,9 @@
 """NPURunConfig: tf.estimator.RunConfig with the keywords of the vendor's hardware."""
 
 from mx_rec import _check
+from mx_rec._log import logger
 from mx_rec.npu._estimator import estimator
 from mx_rec.npu.dump_config import DumpConfig
-from mx_rec.util.log import logger
 
 __all__ = ["NPURunConfig"]
 

@@ -12,12 +12,12 @@ from typing import Any
 import tensorflow as tf
 
 from mx_rec import _check, _config
+from mx_rec._log import logger
 from mx_rec._native import library
-from mx_rec._native.gradients import folds_of, origin_of, parts_of, reached
-from mx_rec.core import _graph
-from mx_rec.optimizers import _fold_update
+from mx_rec._ops import fold_update
+from mx_rec._ops.gradients import folds_of, origin_of, parts_of, reached
+from mx_rec._tables import graphs
 from mx_rec.optimizers.base import CustomizedOptimizer
-from mx_rec.util.log import logger
 
 
 class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
@@ -61,7 +61,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
         trains the tables that feed the loss, and them alone. Dense variables need a TensorFlow optimizer."""
         if var_list is None:
             _config.current()
-            tables = _graph.tables_here(f"{self.get_name()}.compute_gradients")
+            tables = graphs.tables_here(f"{self.get_name()}.compute_gradients")
             var_list = [table.variable for table in tables.values()]
             if not var_list:
                 raise ValueError(f"{self.get_name()}: there is no table in this graph to compute gradients for")
@@ -131,12 +131,12 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
         for table, addresses, gradient in targets:
             table.native.set_slots(self._slot_specs())
             table.optimizer_name = self.get_name()
-            _graph.state().updated.add(table.table_name)
+            graphs.state().updated.add(table.table_name)
             commit, folds = _commit_of(addresses), folds_of(gradient)
             if commit is not None and folds and all(fold.inputs[1] is commit.op.inputs[0] for fold in folds):
                 plan = commit.op.inputs[0]
-                _, parts = fused.setdefault(_graph.key(plan), (plan, []))
-                parts.append(_fold_update.target_of(table.table_name, commit, folds))
+                _, parts = fused.setdefault(graphs.key(plan), (plan, []))
+                parts.append(fold_update.target_of(table.table_name, commit, folds))
                 continue
             updates.append(
                 library.ops().mxrec_update(
@@ -150,7 +150,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
                     name=f"update_{table.table_name}",
                 )
             )
-        updates += [_fold_update.build(plan, parts, hyper, self.rule, nonfinite) for plan, parts in fused.values()]
+        updates += [fold_update.build(plan, parts, hyper, self.rule, nonfinite) for plan, parts in fused.values()]
         return updates
 
     def _target(self, gradient, variable):
@@ -168,7 +168,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
                 f"{self.get_name()} updates tables only, got {variable!r}; dense variables need a TensorFlow optimizer"
             )
         addresses = _addresses_of(variable)
-        table = _graph.state(addresses.graph).handles.get(_graph.key(addresses))
+        table = graphs.state(addresses.graph).handles.get(graphs.key(addresses))
         if table is None:
             raise KeyError(
                 f"{variable.name} ({variable.dtype.name}) does not hold row addresses; take them from the collection "
@@ -241,8 +241,8 @@ def _merge(targets):
         by_table.setdefault(table.table_name, (table, []))[1].extend(parts_of(addresses, gradient))
     for table, parts in by_table.values():
         if len(parts) > 1:
-            order = {key: number for number, key in enumerate(_graph.state(parts[0][0].graph).handles)}
-            parts.sort(key=lambda part: order.get(_graph.key(origin_of(part[0])), len(order)))
+            order = {key: number for number, key in enumerate(graphs.state(parts[0][0].graph).handles)}
+            parts.sort(key=lambda part: order.get(graphs.key(origin_of(part[0])), len(order)))
             yield table, tf.concat([a for a, _ in parts], 0), tf.concat([g for _, g in parts], 0)
         else:
             yield table, *parts[0]

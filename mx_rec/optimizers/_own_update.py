@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from mx_rec import _config
 from mx_rec._native import library
-from mx_rec._native.gradients import origin_of, parts_of
-from mx_rec.core import _graph
-from mx_rec.core._attributes import set_entry
+from mx_rec._ops.gradients import origin_of, parts_of
+from mx_rec._tables import graphs
+from mx_rec._tf.attributes import set_entry
 
 _STOCK = "tensorflow."
 
@@ -97,7 +97,7 @@ def _update(optimizer, table, parts, nonfinite):
     """The op that lets `optimizer` update the rows of a table by its gradients, pairs of handles and values."""
     table.native.set_slots([])
     table.optimizer_name = optimizer.get_name()
-    _graph.state().updated.add(table.table_name)
+    graphs.state().updated.add(table.table_name)
     handles = tf.concat([handles for handles, _ in parts], 0)
     handles, place = tf.unique(handles, tf.int64)
     count = tf.size(handles, tf.int64)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from mx_rec import _check
-from mx_rec.core import _graph
+from mx_rec._tables import graphs
 from mx_rec.optimizers._base import SparseOptimizer, learning_rate_argument, learning_rate_now
 
 
@@ -44,7 +44,7 @@ class LazyAdam(SparseOptimizer):
 
     def _power_variables(self):
         """The variables beta1^t and beta2^t of the default graph."""
-        known = _graph.state().optimizer_variables
+        known = graphs.state().optimizer_variables
         if self not in known:
             with tf.name_scope(""), tf.control_dependencies(None):
                 known[self] = tuple(

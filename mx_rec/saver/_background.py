@@ -11,8 +11,8 @@ import dataclasses
 import threading
 from typing import Callable, Optional
 
-from mx_rec.saver import _files
-from mx_rec.util.log import logger
+from mx_rec._log import logger
+from mx_rec.checkpoint import _files
 
 
 @dataclasses.dataclass(eq=False)

@@ -15,7 +15,7 @@ from typing import Optional
 
 import tensorflow as tf
 
-from mx_rec.saver import _directory, _files
+from mx_rec.checkpoint import _directory, _files
 
 
 class DenseFiles:

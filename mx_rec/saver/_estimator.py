@@ -4,10 +4,10 @@ import sys
 
 import tensorflow as tf
 
-from mx_rec._patch import Patch
-from mx_rec.core import _graph
-from mx_rec.saver import _training
-from mx_rec.util.log import logger
+from mx_rec._log import logger
+from mx_rec._tables import graphs
+from mx_rec._tf.patch import Patch
+from mx_rec.saver import _parked
 
 
 def _find_estimator():
@@ -17,14 +17,14 @@ def _find_estimator():
 
 def _train(self, estimator_spec, worker_hooks, hooks, global_step_tensor, saving_listeners):
     graph = tf.compat.v1.get_default_graph()
-    tables = _graph.state(graph).tables
+    tables = graphs.state(graph).tables
     arguments = (hooks, global_step_tensor, saving_listeners)
     if not tables:
         return PATCHES[0].stock(self, estimator_spec, worker_hooks, *arguments)
     if tf.train.latest_checkpoint(self.model_dir) is None:
-        _training.put_aside(tables.values(), graph)
+        _parked.put_aside(tables.values(), graph)
         _begin_anew(tables.values(), self.model_dir)
-    with _training.training(graph, self.model_dir) as hook:
+    with _parked.training(graph, self.model_dir) as hook:
         return PATCHES[0].stock(self, estimator_spec, [*worker_hooks, hook], *arguments)
 
 

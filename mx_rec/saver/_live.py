@@ -7,7 +7,8 @@ has just saved. A script that calls `restore` itself always gets what is in the 
 from typing import Optional
 
 from mx_rec._native import table as native_table
-from mx_rec.saver import _chain, _manifest, _training
+from mx_rec.checkpoint import _chain, _manifest
+from mx_rec.saver import _parked
 
 # Table -> (the token of a checkpoint, its state when it held just that).
 _held: dict[str, tuple] = {}
@@ -34,7 +35,7 @@ def note(name: str, token: Optional[tuple], state: tuple) -> None:
 def holds(table, token: Optional[tuple], graph) -> bool:
     """Whether a restore into `graph` need not load what the token names, because that would change nothing."""
     # Sessions that restore by themselves finalize the graph first; exporters in the middle of a training do not.
-    may_skip = graph.finalized or _training.is_beside(graph)
+    may_skip = graph.finalized or _parked.is_beside(graph)
     return may_skip and token is not None and _held.get(table.table_name) == (token, state_of(table))
 
 

@@ -9,10 +9,11 @@ import threading
 import pytest
 import tensorflow as tf
 
-from mx_rec.saver import _directory, _manifest, _owner, _recovery
-from mx_rec.saver._pair import Pair
-from mx_rec.saver._transaction import Transaction
+from mx_rec.checkpoint import _directory, _manifest, _owner
 from mx_rec.saver.saver_test import Model, hidden_names, installed, tree
+from mx_rec.transaction import _recovery
+from mx_rec.transaction._pair import Pair
+from mx_rec.transaction._transaction import Transaction
 
 __all__ = ["installed"]
 

@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from typing import Optional
 
 from mx_rec._config import process
+from mx_rec._log import logger
 from mx_rec._native import checkpoint
 from mx_rec._native.table import Tracking
-from mx_rec.saver import _chain, _dense, _directory, _files, _history, _live, _manifest, _tip, _training
+from mx_rec.checkpoint import _chain, _directory, _files, _manifest, _thresholds
+from mx_rec.reading._steady import Version
+from mx_rec.saver import _dense, _live, _parked, _tip
 from mx_rec.saver._lenient import allowed
 from mx_rec.saver._saving import table_directory
-from mx_rec.saver._steady import Version
-from mx_rec.util.log import logger
 
 
 class SparseDirectoryNotFoundError(FileNotFoundError, FileExistsError):
@@ -126,7 +127,7 @@ def _verified(version, chain, tables, present, to_load, readers, dense, is_chose
                 check_rows(link, name, rows)
             _check_slots(link, table, may)
         if table in to_load:
-            trackings[name] = _history.saved(table, table_directory(directory, name), held[name])
+            trackings[name] = _thresholds.saved(table, table_directory(directory, name), held[name])
         if is_untouched:
             untouched.append(table)
     unused = sorted(set(held) - {table.table_name for table in tables})
@@ -187,7 +188,7 @@ def loading(restore: Restore, graph):
 def _load(restore, tables, graph):
     if not tables:
         return
-    _training.put_aside(tables, graph)
+    _parked.put_aside(tables, graph)
     _tip.set_current(None)
     for table in tables:
         name = table.table_name
@@ -195,7 +196,7 @@ def _load(restore, tables, graph):
             reader.load()
         _check_whole(restore.chain[-1], table)
         path = table_directory(restore.chain[-1].directory, name)
-        _history.restore(table, path, restore.trackings[name])
+        _thresholds.restore(table, path, restore.trackings[name])
         _live.note(name, _live.token(restore.chain[-1], name), _live.state_of(table))
 
 
@@ -284,7 +285,7 @@ def _check_slots(link, table, may):
 
 def slots_of(path: str, entry: Optional[_manifest.TableEntry]) -> set[str]:
     """The optimizer slots that were saved with the table in `path`."""
-    return set(os.listdir(path)) - {"key", "embedding", *_history.COLUMNS} if entry is None else set(entry.slots)
+    return set(os.listdir(path)) - {"key", "embedding", *_thresholds.COLUMNS} if entry is None else set(entry.slots)
 
 
 def _differ(is_allowed, what, option):

@@ -8,10 +8,11 @@ from typing import Callable, Optional
 
 import tensorflow as tf
 
+from mx_rec._log import logger
 from mx_rec._native import checkpoint
-from mx_rec.saver import _directory, _live, _manifest, _tip
-from mx_rec.saver._transaction import Transaction
-from mx_rec.util.log import logger
+from mx_rec.checkpoint import _directory, _manifest
+from mx_rec.saver import _live, _tip
+from mx_rec.transaction._transaction import Transaction
 
 
 @dataclasses.dataclass(frozen=True)

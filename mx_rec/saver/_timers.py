@@ -11,7 +11,7 @@ import time
 from tensorflow.python.training import basic_session_run_hooks
 
 from mx_rec._config import process
-from mx_rec._patch import Patch
+from mx_rec._tf.patch import Patch
 from mx_rec.saver import _background
 
 _wants_delta: contextvars.ContextVar[bool] = contextvars.ContextVar("mx_rec_wants_delta", default=False)

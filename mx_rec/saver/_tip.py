@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from mx_rec._native import checkpoint
-from mx_rec.saver import _chain, _directory, _manifest
+from mx_rec.checkpoint import _chain, _directory, _manifest
 
 
 @dataclasses.dataclass(frozen=True)

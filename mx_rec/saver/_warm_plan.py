@@ -7,8 +7,9 @@ import re
 import tensorflow as tf
 from tensorflow.python.training import warm_starting_util
 
-from mx_rec.core import _graph
-from mx_rec.saver import _chain, _finding
+from mx_rec._tables import graphs
+from mx_rec.checkpoint import _chain
+from mx_rec.reading import _finding
 
 v1 = tf.compat.v1
 
@@ -106,7 +107,7 @@ class Plan:
 def plan_of(source: Source, directory: str) -> Plan:
     """What the settings take of `source`, whose tables are in `directory`. ValueError if something is selected that is
     not there, or nothing at all."""
-    known = _graph.state().tables
+    known = graphs.state().tables
     names, selector = _select(source, known)
     variables = {} if selector == [] else warm_starting_util._get_grouped_variables(selector)
     if selector is None:

@@ -13,13 +13,16 @@ import tensorflow as tf
 from tensorflow.python.training import warm_starting_util
 
 from mx_rec import _check, _config
+from mx_rec._log import logger
 from mx_rec._native import checkpoint
 from mx_rec._native.table import Tracking
-from mx_rec._patch import Patch
-from mx_rec.core import _graph, _initialization
-from mx_rec.saver import _dense, _history, _restoring, _steady, _training, _warm_plan
+from mx_rec._sessions import beginnings
+from mx_rec._tables import graphs
+from mx_rec._tf.patch import Patch
+from mx_rec.checkpoint import _thresholds
+from mx_rec.reading import _steady
+from mx_rec.saver import _dense, _parked, _restoring, _warm_plan
 from mx_rec.saver._saving import table_directory
-from mx_rec.util.log import logger
 
 __all__ = ["rows_only", "warm_start"]
 
@@ -69,7 +72,7 @@ def warm_start(
     is_rows_only = _check.boolean("rows_only", rows_only) or _rows_only.get(False)
     settings = (ckpt_to_initialize_from, vars_to_warm_start, var_name_to_vocab_info, var_name_to_prev_var_name)
     stock = PATCHES[0].stock or warm_starting_util.warm_start
-    if not _graph.tables_here("warm_start") and not isinstance(ckpt_to_initialize_from, (list, tuple)):
+    if not graphs.tables_here("warm_start") and not isinstance(ckpt_to_initialize_from, (list, tuple)):
         return stock(*settings)
     graph = tf.compat.v1.get_default_graph()
     with contextlib.ExitStack() as files:
@@ -82,10 +85,10 @@ def warm_start(
                 stock(_readable(one, graph), plan.selector, plan.vocab_info, plan.previous_names)
         # A load replaces the whole table, so only the last one counts.
         final = {rows.found.table.table_name: rows for one in opened for rows in one.tables}
-        _training.put_aside([rows.found.table for rows in final.values()], graph)
+        _parked.put_aside([rows.found.table for rows in final.values()], graph)
         loaded = [(rows.found, *_load(rows, is_rows_only)) for rows in final.values()]
         for rows in final.values():
-            rows.found.table.warm_started = _initialization.facts_of(rows.found.table)
+            rows.found.table.warm_started = beginnings.facts_of(rows.found.table)
     _report([one.plan for one in opened], loaded)
 
 
@@ -139,7 +142,7 @@ def _verified(found, readers, is_rows_only):
         _restoring.check_rows(link, found.name, reader.verify())
     last = found.chain[-1]
     path = table_directory(last.directory, found.name)
-    tracking = None if is_rows_only else _history.saved(found.table, path, last.tables[found.name])
+    tracking = None if is_rows_only else _thresholds.saved(found.table, path, last.tables[found.name])
     return _Rows(found, readers, tracking)
 
 
@@ -162,7 +165,7 @@ def _load(rows, is_rows_only):
     if not is_rows_only:
         last = found.chain[-1]
         path = table_directory(last.directory, found.name)
-        _history.restore(found.table, path, rows.tracking)
+        _thresholds.restore(found.table, path, rows.tracking)
         slots = _restoring.slots_of(path, last.tables[found.name])
         fresh = [slot for slot in native.slots if slot not in slots]
         if fresh:

@@ -12,9 +12,10 @@ import tensorflow as tf
 
 from mx_rec._config import process
 from mx_rec._native import checkpoint
-from mx_rec.saver import _lock, export, saver, wait
+from mx_rec.saver import export, saver, wait
 from mx_rec.saver.incremental_test import assert_restores, contents, kinds, read, save
 from mx_rec.saver.saver_test import Model, fill, hidden_names, installed, native
+from mx_rec.transaction import _lock
 from mx_rec.util.initialize import init, terminate_config_initializer
 
 v1 = tf.compat.v1

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saver_pb2
 
-from mx_rec.saver import _lock
 from mx_rec.saver.saver_test import Model, installed
+from mx_rec.transaction import _lock
 
 __all__ = ["installed"]
 

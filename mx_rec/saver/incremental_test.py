@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from mx_rec.saver import _owner, lenient, saver
+from mx_rec.checkpoint import _owner
+from mx_rec.saver import lenient, saver
 from mx_rec.saver.saver_test import Model, add_table, content, fill, hidden_names, installed, logged, native
 from mx_rec.util.initialize import init, terminate_config_initializer
 

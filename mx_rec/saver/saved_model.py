@@ -18,11 +18,12 @@ import uuid
 import tensorflow as tf
 from tensorflow.python.saved_model import builder_impl
 
+from mx_rec._log import logger
 from mx_rec._native import library
-from mx_rec._patch import Patch
-from mx_rec.core import _graph, _meta_graph
-from mx_rec.saver import _directory, _manifest, saver
-from mx_rec.util.log import logger
+from mx_rec._tables import graphs, meta_graph
+from mx_rec._tf.patch import Patch
+from mx_rec.checkpoint import _directory, _manifest
+from mx_rec.saver import saver
 
 _ASSET = "mx_rec_tables.txt"
 _COLUMNS = ("key", "embedding")
@@ -41,7 +42,7 @@ class _Export:
 
 def _add_collections(self, assets_collection, main_op, train_op):
     """Adds the op that loads the tables to what a loaded model runs first."""
-    tables = _graph.state().tables
+    tables = graphs.state().tables
     if tables:
         _check_saved(tables.values())
         export = _export_of(self)
@@ -87,7 +88,7 @@ def _tag_and_add_meta_graph(self, meta_graph_def, tags, signature_def_map):
                 export.directory,
             )
         # Loaded models have tables of other names, which the model itself makes.
-        meta_graph_def.collection_def.pop(_meta_graph.COLLECTION, None)
+        meta_graph_def.collection_def.pop(meta_graph.COLLECTION, None)
         graph = meta_graph_def.graph_def
         nodes = [graph.node, *(function.node_def for function in graph.library.function)]
         for node in (node for group in nodes for node in group if node.op.startswith("Mxrec")):

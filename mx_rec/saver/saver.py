@@ -33,23 +33,14 @@ from tensorflow.python.util import compat
 
 from mx_rec import _check
 from mx_rec._config import Config, process
-from mx_rec._patch import Patch
-from mx_rec.core import _initialization
-from mx_rec.saver import (
-    _background,
-    _chain,
-    _directory,
-    _lock,
-    _recovery,
-    _restoring,
-    _state,
-    _steady,
-    _timers,
-    _tip,
-    _training,
-)
+from mx_rec._log import logger
+from mx_rec._sessions import beginnings
+from mx_rec._tf.patch import Patch
+from mx_rec.checkpoint import _chain, _directory
+from mx_rec.reading import _steady
+from mx_rec.saver import _background, _checkpoint_list, _parked, _restoring, _timers, _tip
 from mx_rec.saver._saving import Plan, Saving, explained
-from mx_rec.util.log import logger
+from mx_rec.transaction import _lock, _recovery
 
 _last_sparse_dir: Optional[str] = None
 _saved: set[str] = set()  # prefixes of the checkpoints saved since init
@@ -181,7 +172,7 @@ def _save(
     if not tables:
         return stock(save_path, global_step, write_state)
 
-    _training.put_back(sess.graph)
+    _parked.put_back(sess.graph)
     save_path = compat.as_str(save_path)
     if re.search(r"[*?\[\\]", save_path):
         raise ValueError(
@@ -247,7 +238,7 @@ def _record(saver, path, save_dir, latest_filename, meta_graph_suffix):
     """What TensorFlow's save does for write_state=True; sparse directories go where the dense files went."""
     before = _known_checkpoints(saver)
     saver._RecordLastCheckpoint(path)
-    _state.write(save_dir, path, saver.last_checkpoints, latest_filename, saver._save_relative_paths)
+    _checkpoint_list.write(save_dir, path, saver.last_checkpoints, latest_filename, saver._save_relative_paths)
     saver._MaybeDeleteOldCheckpoints(meta_graph_suffix=meta_graph_suffix)
     after = _known_checkpoints(saver)
     for old in before:
@@ -277,7 +268,7 @@ def _restore(self, sess, save_path):
     if anchors:
         # They are in no file, yet a MonitoredSession starts only when every variable is initialised.
         sess.run([anchor.initializer for anchor in anchors])
-        _initialization.settle(sess)
+        beginnings.settle(sess)
 
 
 def _locate(prefix):

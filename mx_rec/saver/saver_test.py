@@ -17,8 +17,9 @@ from tensorflow.python.training import saver as tf_saver
 
 from mx_rec._native import checkpoint
 from mx_rec._native import table as native_table
-from mx_rec.saver import _lock, _restoring, saver
+from mx_rec.saver import _restoring, saver
 from mx_rec.saver._lenient import Allowed, allowed, lenient
+from mx_rec.transaction import _lock
 
 v1 = tf.compat.v1
 ADAM = (("LazyAdam_momentum", 0.0), ("LazyAdam_velocity", 0.0))

@@ -6,8 +6,10 @@ from typing import Optional
 import numpy as np
 
 from mx_rec import _check
-from mx_rec.saver import _background, _reading, _table_files, saver
-from mx_rec.util.log import logger
+from mx_rec._log import logger
+from mx_rec.checkpoint import _table_files
+from mx_rec.reading import _reading
+from mx_rec.saver import _background, saver
 
 
 def export(table_list: Optional[list[str]] = None) -> int:

@@ -48,9 +48,9 @@ class HybridManagerConfig:
     @property
     def freeze(self) -> bool:
         """Whether the pipeline of the default graph has started."""
-        from mx_rec.core import _graph
+        from mx_rec._tables import graphs
 
-        return _graph.state().is_started
+        return graphs.state().is_started
 
     def trigger_evict(self) -> bool:
         """Evicts by time, as `mx_rec.core.feature_process.evict()`; returns whether there was a table to evict from."""

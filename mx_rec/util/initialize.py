@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from mx_rec import _check, _config
 from mx_rec._config import process
+from mx_rec._log import logger
 from mx_rec.util._process_config import FeatureSpecConfig, HybridManagerConfig, OptimizerConfig
 from mx_rec.util.communication.hccl_ops import get_device_id, get_rank_id, get_rank_size
-from mx_rec.util.log import logger
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from mx_rec.core._sparse_table import BaseSparseEmbedding
+    from mx_rec._tables.sparse_table import BaseSparseEmbedding
     from mx_rec.util._init_options import InitOptions
 
 __all__ = [
@@ -121,9 +121,9 @@ def terminate_config_initializer() -> None:
             sys.modules["mx_rec.core._patches"].uninstall()
         except RuntimeError as error:  # of a save in the background; the rest must end all the same
             failure = error
-    if "mx_rec.core._sparse_table" in sys.modules:
-        sys.modules["mx_rec.core._sparse_table"].forget_tiers()
-    for module in ("mx_rec.core._graph", "mx_rec.core._tracking"):
+    if "mx_rec._tables.sparse_table" in sys.modules:
+        sys.modules["mx_rec._tables.sparse_table"].forget_tiers()
+    for module in ("mx_rec._tables.graphs", "mx_rec._tables.trackings"):
         if module in sys.modules:
             sys.modules[module].forget_all()
     if "mx_rec._native.table" in sys.modules:
@@ -183,9 +183,9 @@ class SparseEmbedConfig:
     @property
     def table_instance_dict(self) -> dict[str, BaseSparseEmbedding]:
         """{name: table} of the default graph."""
-        from mx_rec.core import _graph
+        from mx_rec._tables import graphs
 
-        return dict(_graph.tables_here("table_instance_dict"))
+        return dict(graphs.tables_here("table_instance_dict"))
 
     @property
     def table_name_set(self) -> set[str]:
@@ -196,9 +196,9 @@ class SparseEmbedConfig:
         """The table of this name in the default graph; KeyError, naming those that it has, if there is none."""
         tables = self.table_instance_dict
         if name not in tables:
-            from mx_rec.core import _graph
+            from mx_rec._tables import graphs
 
-            hint = "" if tables else _graph.elsewhere()
+            hint = "" if tables else graphs.elsewhere()
             raise KeyError(f"there is no table {name!r} in this graph; it has {sorted(tables)}{hint}")
         return tables[name]
 
@@ -241,9 +241,9 @@ class ConfigInitializer:
     @property
     def modify_graph(self) -> bool:
         """Whether a lookup of the default graph asked for graph modification."""
-        from mx_rec.core import _graph
+        from mx_rec._tables import graphs
 
-        return bool(_graph.state().to_move)
+        return bool(graphs.state().to_move)
 
     @property
     def host_pipeline_ops(self) -> Any:

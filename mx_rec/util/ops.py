@@ -4,7 +4,7 @@ from typing import Any, Optional
 
 from mx_rec import _check, _config
 from mx_rec._native import library
-from mx_rec.core import _graph
+from mx_rec._tables import graphs
 
 __all__ = ["import_host_pipeline_ops"]
 
@@ -55,10 +55,10 @@ class _HostPipelineOps:
 
 
 def _table_of(ids_name):
-    for name, table in _graph.state().tables.items():
+    for name, table in graphs.state().tables.items():
         if table.reads(ids_name):
             return name
     raise ValueError(
         f"`ids_name` must be the name of a FeatureSpec or tensor that is looked up in this graph, got {ids_name!r}"
-        + ("" if _graph.state().tables else _graph.elsewhere())
+        + ("" if graphs.state().tables else graphs.elsewhere())
     )

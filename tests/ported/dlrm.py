@@ -5,13 +5,13 @@ import os
 import numpy as np
 import tensorflow as tf
 
+from mx_rec._log import logger
 from mx_rec.core.asc.helper import FeatureSpec, get_asc_insert_func
 from mx_rec.core.asc.manager import start_asc_pipeline
 from mx_rec.core.embedding import create_table, sparse_lookup
 from mx_rec.optimizers.gradient_descent_by_addr import create_hash_optimizer_by_addr
 from mx_rec.util.communication.hccl_ops import get_rank_id, get_rank_size
 from mx_rec.util.initialize import ConfigInitializer, init, terminate_config_initializer
-from mx_rec.util.log import logger
 from mx_rec.util.variable import get_dense_and_sparse_variable
 
 flags = tf.app.flags

@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 import mx_rec
+from mx_rec._log import logger
 from mx_rec.core import EvictHook, EvictPolicy, TableStatsHook, evict
 from mx_rec.core.asc.helper import FeatureSpec, get_asc_insert_func
 from mx_rec.core.asc.manager import start_asc_pipeline
@@ -18,7 +19,6 @@ from mx_rec.util.initialize import (
     init,
     terminate_config_initializer,
 )
-from mx_rec.util.log import logger
 from mx_rec.util.variable import get_dense_and_sparse_variable
 
 

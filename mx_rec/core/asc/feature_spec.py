@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mx_rec import _check
 
 if TYPE_CHECKING:
-    from mx_rec.core.asc._insertion import Insertion
+    from mx_rec._lowering.insertions import Insertion
 
 _counter = itertools.count()
 
@@ -66,7 +66,7 @@ class FeatureSpec:
         self.faae_coefficient = faae_coefficient
         self.given_name = name
         self.name = f"{name}_{next(_counter)}"
-        # One entry per dataset that passed through an insert function with this spec (core/asc/_insertion.py).
+        # One entry per dataset that passed through an insert function with this spec (_lowering/insertions.py).
         self.insertions: list[Insertion] = []
 
     def __repr__(self) -> str:

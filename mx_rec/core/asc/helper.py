@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
 from mx_rec import _check, _config
-from mx_rec.core import _commit, _ids, _timestamp
-from mx_rec.core.asc._insertion import Feature, Insertion
+from mx_rec._log import logger
+from mx_rec._lowering import commits, id_tensors, timestamps
+from mx_rec._lowering.insertions import Feature, Insertion
 from mx_rec.core.asc.feature_spec import FeatureSpec
-from mx_rec.util.log import logger
 
 if TYPE_CHECKING:
     from typing_extensions import Never
@@ -38,7 +38,7 @@ def get_asc_insert_func(
     _check.boolean("is_training", is_training)
     _check.boolean("dump_graph", dump_graph)
     specs = _specs(tgt_key_specs, args_index_list, table_names)
-    is_grouped = _commit.needs_groups(is_training)
+    is_grouped = commits.needs_groups(is_training)
 
     import tensorflow as tf
 
@@ -68,9 +68,9 @@ def _specs(tgt_key_specs, args_index_list, table_names):
         raise ValueError("`tgt_key_specs` must hold at least one FeatureSpec, got an empty list")
     for spec in specs:
         _check.instance("tgt_key_specs", spec, FeatureSpec, "a FeatureSpec or a list of FeatureSpecs")
-    timestamps = [spec for spec in specs if spec.is_timestamp]
-    if len(timestamps) > 1:
-        raise OSError(f"a batch has one timestamp, got {len(timestamps)}: {timestamps}")
+    times = [spec for spec in specs if spec.is_timestamp]
+    if len(times) > 1:
+        raise OSError(f"a batch has one timestamp, got {len(times)}: {times}")
     if not [spec for spec in specs if not spec.is_timestamp]:
         raise ValueError("`tgt_key_specs` holds only a timestamp; add the FeatureSpecs of the batch")
     return specs
@@ -85,14 +85,14 @@ def _prepare(args, specs, is_training, is_grouped, dump_graph):
         found = tensor_in(batch, spec)
         if spec.is_timestamp:
             if found is not None:
-                times = [_timestamp.checked(found, spec)]
+                times = [timestamps.checked(found, spec)]
             elif is_training:
                 raise KeyError(f"{spec}: the batch has no timestamp under the key {spec.index_key!r}")
             continue
         if found is None:
             logger.warning("%s: the batch has no key %r; the feature is skipped", spec, spec.index_key)
             continue
-        _ids.check(spec, found)
+        id_tensors.check(spec, found)
         if spec.table_name not in tables:
             tables.append(spec.table_name)
         features[id(spec)] = Feature(len(ids), tables.index(spec.table_name), found.shape)
@@ -100,11 +100,11 @@ def _prepare(args, specs, is_training, is_grouped, dump_graph):
         present.append(spec)
     if not ids:
         raise ValueError(f"the batch holds none of the features {specs}; its structure is {_describe(batch)}")
-    # The key sorts after all others, so that the plan is the last tensor of the flattened batch; core/_lookup.py relies
-    # on it.
+    # The key sorts after all others, so that the plan is the last tensor of the flattened batch;
+    # _lowering/lookups.py relies on it.
     plan_key = f"{sorted(map(str, batch))[-1]}_read_emb_key" if isinstance(batch, dict) else None
     insertion = Insertion(plan_key, tuple(tables), features, present, is_grouped, bool(times))
-    plan = _commit.prepare(ids, insertion.layout, times, insertion.op_name)
+    plan = commits.prepare(ids, insertion.layout, times, insertion.op_name)
     for spec in present:
         spec.insertions.append(insertion)
         _config.process.feature_specs[spec.name] = spec

@@ -1,7 +1,7 @@
 """start_asc_pipeline: the moment between building the graph and running it."""
 
 from mx_rec import _config
-from mx_rec.util.log import logger
+from mx_rec._log import logger
 
 
 def start_asc_pipeline() -> None:
@@ -12,13 +12,13 @@ def start_asc_pipeline() -> None:
     have been run by a session. RuntimeError if no table exists.
     """
     _config.current()
-    from mx_rec.core import _graph
+    from mx_rec._tables import graphs
 
-    state = _graph.state()
+    state = graphs.state()
     tables = state.tables
     if not tables:
         raise RuntimeError(
-            f"there is no table in this graph: call create_table before start_asc_pipeline{_graph.elsewhere()}"
+            f"there is no table in this graph: call create_table before start_asc_pipeline{graphs.elsewhere()}"
         )
     if state.is_started:
         return
@@ -45,29 +45,29 @@ def _complete_lookups():
     """Gives lookups of tensors what they could not know when they were built: timestamps, and each other."""
     import tensorflow as tf
 
-    from mx_rec.core import _timestamp, _watch
-    from mx_rec.graph import _merge
+    from mx_rec._lowering import merging, timestamps
+    from mx_rec._sessions import watching
 
     graph = tf.compat.v1.get_default_graph()
     if graph.finalized:
         return
-    _timestamp.bind(graph)
-    if not _watch.is_running(graph):
-        _merge.merge_in_step(graph)
+    timestamps.bind(graph)
+    if not watching.is_running(graph):
+        merging.merge_in_step(graph)
 
 
 def _fuse_lookups(state):
     import tensorflow as tf
 
-    from mx_rec.core import _watch
-    from mx_rec.graph import _fuse, _report
+    from mx_rec._lowering import fusing, reports
+    from mx_rec._sessions import watching
 
     graph = tf.compat.v1.get_default_graph()
-    if graph.finalized or _watch.is_running(graph):
+    if graph.finalized or watching.is_running(graph):
         return
     if state.replacements is None:  # graph modification has a report already
-        _report.remember(_report.Report())
-    fused = _fuse.fuse(graph)
-    _report.last_report().fused.extend(fused)
+        reports.remember(reports.Report())
+    fused = fusing.fuse(graph)
+    reports.last_report().fused.extend(fused)
     for one in fused:
         logger.info("%s", one)

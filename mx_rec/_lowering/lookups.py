@@ -1,0 +1,237 @@
+"""Building a lookup: the plan of its batch, the commit that looks it up, and what the script gets to see."""
+
+import dataclasses
+
+from mx_rec._log import logger
+from mx_rec._lowering import commits, id_tensors, insertions, timestamps
+from mx_rec._native import library
+from mx_rec._tables import graphs, trackings
+from mx_rec._tf import static_shape
+
+
+def from_spec(table, spec, batch, is_train, combiner=None, default=None, send_count=0):
+    """The embeddings of `spec`'s ids in `batch`, pooled if there is a `combiner`. `default`: what ids without a row
+    give, or None: zeros. `send_count`: how many different ids there may be; 0: any number."""
+    if not is_train and all(insertions.plan_in(batch, insertion) is None for insertion in spec.insertions):
+        ids = _serving_ids(spec, batch)
+        if ids is not None:
+            return from_tensor(table, ids, is_train, combiner, default, send_count=send_count)
+    insertion, place, plan = _locate(table, spec, batch)
+    if plan.shape.rank not in (None, 1):
+        raise ValueError(
+            f"table '{table.table_name}', {spec}: the insert function was mapped before .batch(), so each example was "
+            "prepared by itself; map after batch: dataset.batch(n).map(get_asc_insert_func(...))"
+        )
+    ids_shape = _ids_shape(spec, batch, insertion, place)
+    layout = insertion.layout
+    if is_train and not insertion.has_times and trackings.evicts_by_time(table):
+        raise ValueError(
+            f"table '{table.table_name}' has an `eviction_threshold`, but the batch of {spec} has no timestamp: add "
+            'FeatureSpec("timestamp", is_timestamp=True) to the specs of get_asc_insert_func'
+        )
+    if is_train and not layout.is_grouped:
+        plan, layout = _grouped(plan, layout, spec)
+    return _view(plan, layout, table, place.feature, ids_shape, is_train, combiner, default, send_count)
+
+
+def from_tensor(table, ids, is_train, combiner=None, default=None, modify_graph=False, batch=None, send_count=0):
+    """The same for a tensor of ids, prepared in the step."""
+    import tensorflow as tf
+
+    layout = commits.Layout((table.table_name,), (0,), commits.needs_groups(is_train))
+    ids_shape, ids = ids.shape, tf.cast(ids, tf.int64)
+    plan = commits.prepare([ids], layout, [timestamps.known_or_empty()] if is_train else [])
+    found = _view(plan, layout, table, 0, ids_shape, is_train, combiner, default, send_count)
+    name = tf.compat.v1.get_default_graph().get_name_scope()
+    graphs.state().tensor_lookups.append(graphs.TensorLookup(name, table, plan, is_train, batch, modify_graph))
+    return found
+
+
+def _grouped(plan, layout, spec):
+    """A plan for training out of one that was prepared for evaluation, and its layout; one per plan."""
+    state = graphs.state()
+    grouped = state.grouped.get(graphs.key(plan))
+    if grouped is None:
+        logger.warning(
+            "%s: the batch was prepared for evaluation, but is looked up for training; pass is_training=True to "
+            "get_asc_insert_func to prepare it ahead of the step",
+            spec,
+        )
+        grouped = library.ops().mxrec_group(plan=plan, tables=layout.tables, name="group")
+        if graphs.is_top_level(plan.graph):
+            state.grouped[graphs.key(plan)] = grouped
+    return grouped, dataclasses.replace(layout, is_grouped=True)
+
+
+def _combine(embeddings, combiner, padding=None):
+    """Pools embeddings [..., n, dim] that exist one by one; those where `padding` is True count for nothing."""
+    import tensorflow as tf
+
+    if padding is not None:
+        pooled = tf.reduce_sum(tf.where(tf.expand_dims(padding, -1), tf.zeros_like(embeddings), embeddings), axis=-2)
+        return _divide(pooled, combiner, padding)
+    if combiner == "mean":
+        return tf.reduce_mean(embeddings, axis=-2)
+    pooled = tf.reduce_sum(embeddings, axis=-2)
+    if combiner == "sqrtn":
+        pooled /= tf.sqrt(tf.cast(tf.shape(embeddings)[-2], tf.float32))
+    return pooled
+
+
+def _divide(pooled, combiner, padding):
+    """From the sums of bags to what the combiner wants, over the positions that are not padding. Sums of none are zeros
+    and stay so."""
+    import tensorflow as tf
+
+    if combiner == "sum":
+        return pooled
+    sizes = tf.reduce_sum(tf.cast(tf.logical_not(padding), tf.float32), axis=-1, keepdims=True)
+    sizes = tf.maximum(sizes, 1.0)
+    return pooled / (sizes if combiner == "mean" else tf.sqrt(sizes))
+
+
+def _view(plan, layout, table, feature, ids_shape, is_train, combiner, default, send_count):
+    import tensorflow as tf
+
+    if combiner is not None and ids_shape.rank == 0:
+        raise ValueError(
+            f"table '{table.table_name}': `combiner` pools the last axis of the ids, but these ids are a scalar"
+        )
+    size = None if ids_shape.rank in (None, 0) else static_shape.size(ids_shape, -1)
+    # Defaults replace single embeddings, so these must exist before they are pooled.
+    is_pooled = combiner is not None and default is None and (combiner == "sum" or bool(size or table.padding_keys))
+    commit = commits.commit(plan, layout, table, feature, is_pooled, is_train)
+    commits.limit(plan, commit, feature, send_count)
+    if combiner is None:
+        commit.show_padding()
+    place = {"plan": plan, "table": layout.table_of_feature[feature], "feature": feature, "ids_shape": ids_shape}
+    embeddings = _embeddings(commit, place, is_pooled, is_train)
+    if default is not None:
+        has_row = library.ops().mxrec_has_row(handles=commit.handles, name="has_row", **place)
+        embeddings = tf.where(tf.expand_dims(has_row, -1), embeddings, default)
+    if combiner is None or (is_pooled and combiner == "sum"):
+        return embeddings
+    padding = None
+    if table.padding_keys:
+        padding = library.ops().mxrec_padding(keys=table.padding_keys, name="padding", **place)
+    if not is_pooled:
+        return _combine(embeddings, combiner, padding)
+    if padding is not None:
+        return _divide(embeddings, combiner, padding)
+    return embeddings / (size if combiner == "mean" else size**0.5)
+
+
+def _embeddings(commit, place, is_pooled, is_train):
+    """What the commit gives for a feature of a plan; the same tensor for every lookup of it."""
+    state, plan, feature = graphs.state(), place["plan"], place["feature"]
+    key = (graphs.key(plan), is_train, feature, is_pooled)
+    embeddings = state.embeddings.get(key)
+    if embeddings is None:
+        embeddings = library.ops().mxrec_embeddings(
+            embeddings=commit.embeddings(feature, is_pooled, is_train),
+            rows=commit.rows,
+            pooled=is_pooled,
+            name="embeddings",
+            **place,
+        )
+        if graphs.is_top_level(plan.graph):
+            state.embeddings[key] = embeddings
+    return embeddings
+
+
+def _serving_ids(spec, batch):
+    """The tensor under the spec's key in a batch that comes from no dataset, as serving feeds it; None if there is
+    none. Nothing prepares such a batch ahead of the step."""
+    from mx_rec._lowering.finding import reads_dataset
+    from mx_rec.core.asc.helper import tensor_in
+
+    ids = tensor_in(batch, spec) if isinstance(batch, dict) else None
+    if ids is None or reads_dataset(ids.op):
+        return None
+    id_tensors.check(spec, ids)
+    return ids
+
+
+def _locate(table, spec, batch):
+    """(insertion, place, plan tensor) for a spec."""
+    if not spec.insertions:
+        raise RuntimeError(
+            f"{spec} never went through an insert function: apply dataset.map(get_asc_insert_func(tgt_key_specs=[...]))"
+            " with this very spec before the lookup; for serving, pass sparse_lookup(..., is_train=False, "
+            f"batch={{{spec.index_key!r}: <tensor of ids>}})"
+        )
+    for insertion in reversed(spec.insertions):
+        plan = insertions.plan_in(batch, insertion)
+        if plan is not None:
+            return insertion, insertion.find(spec), plan
+    # Scripts may leave `batch` out or pass a part of it. If the graph holds just one iterator that prepares this spec,
+    # there is no doubt which batch is meant.
+    found = [(insertion, plan) for insertion in spec.insertions for plan in _search(insertion)]
+    if len(found) == 1:
+        insertion, plan = found[0]
+        return insertion, insertion.find(spec), plan
+    if batch is None:
+        raise RuntimeError(
+            f"table '{table.table_name}', {spec}: `batch` is needed: pass what iterator.get_next() returned"
+        )
+    raise RuntimeError(
+        f"table '{table.table_name}', {spec}: `batch` does not hold what the insert function added to it "
+        f"(key {spec.insertions[-1].plan_key!r}); pass the whole result of iterator.get_next(), or, for serving with "
+        f"is_train=False, a dict with a tensor of ids under the key {spec.index_key!r}"
+    )
+
+
+def _search(insertion):
+    """The plans of `insertion` in the default graph: the last output of each iterator whose dataset ran it."""
+    import tensorflow as tf
+
+    graph = tf.compat.v1.get_default_graph()
+    library_functions = {function.signature.name: function for function in graph.as_graph_def().library.function}
+    functions = {
+        name
+        for name, function in library_functions.items()
+        if any(node.name == insertion.op_name for node in function.node_def)
+    }
+    if not functions:
+        return []
+    found = []
+    for op in graph.get_operations():
+        if op.type not in ("IteratorGetNext", "IteratorGetNextSync"):
+            continue
+        iterator = op.inputs[0].op
+        if iterator.type == "OneShotIterator":  # its dataset is built by a function
+            factory = library_functions[iterator.get_attr("dataset_factory").name]
+            is_source = any(node.attr["f"].func.name in functions for node in factory.node_def if "f" in node.attr)
+        else:
+            datasets = [use.inputs[0].op for use in iterator.outputs[0].consumers() if use.type == "MakeIterator"]
+            is_source = any(_runs(dataset, functions) for dataset in datasets)
+        if is_source:
+            found.append(op.outputs[-1])
+    return found
+
+
+def _runs(dataset, functions):
+    """Whether a dataset op, or one it reads from, maps one of `functions`."""
+    stack = [dataset]
+    while stack:
+        op = stack.pop()
+        try:
+            if op.get_attr("f").name in functions:
+                return True
+        except ValueError:
+            pass
+        stack.extend(source.op for source in op.inputs if source.dtype.name == "variant")
+    return False
+
+
+def _ids_shape(spec, batch, insertion, place):
+    """The ids' static shape: of the batch's own tensor if it is there, else what the dataset knew."""
+    if isinstance(batch, dict):
+        ids = batch.get(spec.index_key)
+        if ids is not None and hasattr(ids, "shape"):
+            return ids.shape
+    if len([i for i in spec.insertions if i.plan_key == insertion.plan_key]) == 1:
+        return place.ids_shape
+    import tensorflow as tf
+
+    return tf.TensorShape(None) if place.ids_shape.rank is None else tf.TensorShape([None] * place.ids_shape.rank)

@@ -1,0 +1,70 @@
+"""Looks at what a session runs, until it first runs a lookup: what a graph lacks is told when it is needed.
+
+Later runs cost nothing: the session has its own `run` back by then.
+"""
+
+import weakref
+
+import tensorflow as tf
+
+from mx_rec._tables import graphs
+
+
+def watch(session, observers) -> None:
+    """Calls `observer(ops, is_lookup)` for each of `observers` before every run of `session` up to the first that needs
+    a lookup. `ops` are the fetched ones. If an observer raises an error, the run fails, and the next is looked at, too.
+    """
+    session._mx_rec_watch = _Watch(session, observers)
+    session.run = session._mx_rec_watch.run
+
+
+def is_running(graph) -> bool:
+    """Whether a session that is still open has run `graph`. TensorFlow ignores changes of ops for such a session."""
+    return any(not session._closed for session in graphs.state(graph).runners)
+
+
+class _Watch:
+    """Stands in for the `run` of a session until it runs a lookup."""
+
+    def __init__(self, session, observers):
+        self._session = weakref.ref(session)  # a cycle would keep it from being closed
+        self._observers = observers
+        self._seen = set()  # names of ops that need no lookup
+
+    def run(self, *arguments, **keywords):
+        session = self._session()
+        ops = _ops_of(session.graph, arguments[0] if arguments else keywords.get("fetches"))
+        is_lookup = self._reads_tables(ops)
+        for observer in self._observers:
+            observer(ops, is_lookup)
+        graphs.state(session.graph).runners.add(session)
+        if is_lookup:
+            del session.run, session._mx_rec_watch
+        return type(session).run(session, *arguments, **keywords)
+
+    def _reads_tables(self, ops):
+        """Whether one of the ops needs a lookup."""
+        seen, stack = set(), list(ops)
+        while stack:
+            op = stack.pop()
+            if op.type == "MxrecLookup":
+                return True
+            if op.name not in seen and op.name not in self._seen:
+                seen.add(op.name)
+                stack.extend(op.control_inputs)
+                stack.extend(tensor.op for tensor in op.inputs)
+        self._seen |= seen
+        return False
+
+
+def _ops_of(graph, fetches):
+    # Not by tf.nest: it sorts the keys of dicts, and those of a monitored session are hooks.
+    if isinstance(fetches, dict):
+        fetches = fetches.values()
+    elif not isinstance(fetches, (list, tuple)):
+        try:
+            element = graph.as_graph_element(fetches)
+        except (TypeError, ValueError, KeyError):
+            return []  # TensorFlow says what is wrong with it, or it is a structure of its own, such as a SparseTensor
+        return [element if isinstance(element, tf.Operation) else element.op]
+    return [op for fetch in fetches for op in _ops_of(graph, fetch)]

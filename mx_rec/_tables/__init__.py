@@ -1,0 +1,1 @@
+"""Tables as TensorFlow's graphs see them."""

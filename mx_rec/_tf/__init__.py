@@ -1,0 +1,1 @@
+"""The border to TensorFlow: patches, private names, walking and editing of graphs."""

@@ -1,0 +1,28 @@
+"""The structure of a script's batch: what `iterator.get_next()` gave it. The op behind it knows only a flat list."""
+
+from tensorflow.python.data.ops import iterator_ops
+
+from mx_rec._lowering.finding import GET_NEXT
+from mx_rec._tf.patch import Patch
+
+
+def batch_behind(get_next):
+    """The batch of a get_next op, or of the one that it replaced, as the script got it; a flat tuple if that was before
+    `init`."""
+    return getattr(get_next, "_mx_rec_batch", tuple(get_next.outputs))
+
+
+def hand_on(old, new) -> None:
+    """Makes the batch of one get_next op that of another, which replaces it."""
+    new._mx_rec_batch = batch_behind(old)
+
+
+def _get_next(self, name=None):
+    batch = PATCHES[0].stock(self, name)
+    for op in self._iterator_resource.consumers():
+        if op.type in GET_NEXT and not hasattr(op, "_mx_rec_batch"):
+            op._mx_rec_batch = batch
+    return batch
+
+
+PATCHES = [Patch(lambda: iterator_ops.Iterator, "get_next", _get_next)]

@@ -1,0 +1,1 @@
+"""What lies on disk: layout, manifest, files of tables, chains. Without TensorFlow."""

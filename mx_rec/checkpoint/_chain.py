@@ -1,0 +1,116 @@
+"""Chains of checkpoints on disk: one that holds all rows, and deltas, each with what has changed since the one before.
+
+D/sparse-model-10          all rows at step 10
+D/delta-sparse-model-20    what has changed since: its manifest names its parent, and the checksum of that's manifest
+D/delta-sparse-model-30    what has changed since step 20
+
+A checkpoint that max_to_keep removes keeps its tables as long as a delta builds on them.
+"""
+
+import os
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, Optional
+
+from mx_rec.checkpoint import _directory, _manifest
+
+
+class Link(NamedTuple):
+    """One checkpoint's tables."""
+
+    directory: str
+    manifest: Optional[_manifest.Manifest]  # None: written by the original SDK
+
+    @property
+    def tables(self) -> Mapping[str, Optional[_manifest.TableEntry]]:
+        """Its tables by name, each with its part of the manifest; None without one."""
+        if self.manifest is not None:
+            return self.manifest.tables
+        names = sorted(os.listdir(self.directory))
+        return {name: None for name in names if os.path.isdir(os.path.join(self.directory, name, "key"))}
+
+    @property
+    def is_delta(self) -> bool:
+        return self.manifest is not None and self.manifest.parent is not None
+
+
+def links(directory: str) -> list[Link]:
+    """What the tables in `directory` consist of, in the order in which it is to be loaded. ValueError naming the link
+    that is missing, damaged, or not the one that the next was built on."""
+    chain = [Link(directory, _manifest.read(directory))]
+    while chain[0].is_delta:
+        child, parent = chain[0].directory, chain[0].manifest.parent
+        path = os.path.join(os.path.dirname(child), parent.directory)
+        remedy = "restore a checkpoint before it, or bring back the directory"
+        if not os.path.isdir(path):
+            raise ValueError(f"checkpoint '{child}' holds what has changed since '{path}', which is missing; {remedy}")
+        _check_identity(child, path, parent, remedy)
+        if any(os.path.samefile(path, link.directory) for link in chain):
+            raise ValueError(f"checkpoint '{child}' holds what has changed since itself, by way of '{path}'")
+        chain.insert(0, Link(path, _manifest.read(path)))
+        _check_identity(child, path, parent, remedy)  # again: it may have been replaced before it was read
+        lacking = sorted(set(chain[1].manifest.tables) - set(chain[0].manifest.tables))
+        if lacking:
+            raise ValueError(f"checkpoint '{child}' has tables {lacking}, which '{path}' lacks, though it builds on it")
+    return chain
+
+
+def _check_identity(child, path, parent, remedy):
+    identity = _manifest.identity(path)
+    if identity != parent.manifest_crc32c:
+        raise ValueError(
+            f"checkpoint '{child}' holds what has changed since '{path}', but that has been replaced or damaged "
+            f"since: the CRC32C of its {_manifest.NAME} is {_text(identity)}, expected "
+            f"{_text(parent.manifest_crc32c)}; {remedy}"
+        )
+
+
+def release(prefix: str) -> None:
+    """Removes the tables of a checkpoint whose dense part is gone, unless a delta builds on them; with them goes what
+    only they were built on. Failures are logged."""
+    directory = _directory.of(prefix)
+    while directory is not None:
+        prefix = _directory.prefix_of(directory)
+        if not os.path.isdir(directory) or _directory.has_dense(prefix) or children(directory):
+            return
+        parent = _parent(directory)
+        _directory.remove(prefix)
+        directory = parent
+
+
+def children(directory: str) -> list[str]:
+    """The deltas that were built on the tables in `directory`."""
+    folder = os.path.dirname(directory)
+    names = filter(_directory.is_delta_name, sorted(os.listdir(folder or ".")))
+    return [path for path in (os.path.join(folder, name) for name in names) if _parent(path) == directory]
+
+
+def needed(folder: str, removed: Collection[str]) -> dict[str, str]:
+    """{directory of tables: a delta that builds on it, at once or by way of others} for all deltas in `folder` but
+    those of the checkpoints `removed`."""
+    found = {}
+    for name in sorted(os.listdir(folder)):
+        delta = os.path.join(folder, name)
+        hidden = _directory.parse(delta)
+        is_tables = _directory.is_delta_name(name) or (hidden is not None and hidden.half == "sparse")
+        if not is_tables or _directory.prefix_of(delta) in removed:
+            continue
+        parent = _parent(delta)
+        while parent is not None and parent not in found:
+            found[parent] = delta
+            parent = _parent(parent)
+    return found
+
+
+def _parent(directory):
+    """What the tables in `directory` build on; None if that is nothing, or cannot be known."""
+    try:
+        manifest = _manifest.read(directory)
+    except (OSError, ValueError):
+        return None
+    if manifest is None or manifest.parent is None:
+        return None
+    return os.path.join(os.path.dirname(directory), manifest.parent.directory)
+
+
+def _text(crc):
+    return "missing" if crc is None else f"0x{crc:08x}"

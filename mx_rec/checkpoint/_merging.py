@@ -1,0 +1,180 @@
+"""One table out of a chain of checkpoints (_chain.py): of each key the newest row, without those that were deleted.
+
+    link 0, all rows        keys 1 2 3 4
+    link 1, a delta         keys 2 5      deleted 3        the table:  1 4 of link 0, 5 of link 1, 2 7 of link 2
+    link 2, a delta         keys 2 7      deleted 7 9
+
+A delta deletes before it adds: a key that it has in both has a row. In memory are the table's keys and the numbers of
+their rows, 16 bytes a row, and the deltas' keys; columns stay mapped.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Optional
+
+import numpy as np
+
+from mx_rec._native.table import Tracking
+from mx_rec.checkpoint import _manifest, _table_files
+from mx_rec.checkpoint._errors import damage
+from mx_rec.checkpoint._table_files import History, TableFiles
+
+
+class MergedColumn:
+    """Chosen rows of several arrays, one after the other. A slice of it, or an array of row numbers, gives an array."""
+
+    def __init__(self, arrays: Sequence[np.ndarray], rows: Sequence[np.ndarray]):
+        self._arrays, self._rows = arrays, rows
+        self._ends = np.cumsum([len(numbers) for numbers in rows])
+        self.dtype = arrays[0].dtype
+        self.shape = (int(self._ends[-1]), *arrays[0].shape[1:])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, which) -> np.ndarray:
+        wanted = np.arange(*which.indices(len(self))) if isinstance(which, slice) else np.asarray(which)
+        result = np.empty((len(wanted), *self.shape[1:]), self.dtype)
+        part_of = np.searchsorted(self._ends, wanted, side="right")
+        for part in np.unique(part_of):
+            here = part_of == part
+            begin = self._ends[part] - len(self._rows[part])
+            result[here] = self._arrays[part][self._rows[part][wanted[here] - begin]]
+        return result
+
+
+class MergedTable:
+    """Has what a TableFiles has, of the whole table. `links` are the files of the chain, from the base to the delta."""
+
+    def __init__(self, links: list[TableFiles]):
+        self.links = links
+        self._last = links[-1]
+
+    @property
+    def name(self) -> str:
+        return self._last.name
+
+    @property
+    def path(self) -> str:
+        """The table's directory in the last link."""
+        return self._last.path
+
+    @property
+    def entry(self) -> Optional[_manifest.TableEntry]:
+        return self._last.entry
+
+    @property
+    def rows(self) -> int:
+        """As the delta's manifest has it."""
+        return self.entry.table_rows
+
+    @property
+    def dim(self) -> int:
+        return self._last.dim
+
+    @property
+    def key_dtype(self) -> str:
+        return self._last.key_dtype
+
+    @property
+    def optimizer(self) -> Optional[str]:
+        return self._last.optimizer
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        return self._last.slots
+
+    @property
+    def tracking(self) -> Optional[Tracking]:
+        return self._last.tracking
+
+    @property
+    def bytes(self) -> int:
+        """Of all links."""
+        return sum(link.bytes for link in self.links)
+
+    def keys(self) -> np.ndarray:
+        """int64 [rows]."""
+        return self._keys
+
+    def floats(self, column: str) -> MergedColumn:
+        """float32 [rows, dim]: "embedding" or a slot."""
+        return MergedColumn([link.floats(column) for link in self.links], self._chosen)
+
+    def history(self) -> Optional[History]:
+        """Of each key the newest record, without those of keys that were deleted since."""
+        last = self._last.history()
+        if last is None:
+            return None
+        empty = np.empty(0, np.int64)
+        histories = [link.history() or History(0, empty, empty, empty) for link in self.links]
+        chosen = self._survivors([history.keys for history in histories])
+        keys = np.concatenate([history.keys[places] for history, places in zip(histories, chosen)])
+        counts, times = ([getattr(h, name) for h in histories] for name in ("counts", "times"))
+        return History(last.now, keys, MergedColumn(counts, chosen), MergedColumn(times, chosen))
+
+    def last_steps(self) -> Optional[MergedColumn]:
+        """int64 [rows]: the step in which a row was last trained; None if unknown."""
+        steps = [link.last_steps() for link in self.links]
+        return None if any(its is None for its in steps) else MergedColumn(steps, self._chosen)
+
+    def filter(self) -> Optional[np.ndarray]:
+        """uint16: the counting filter of admission; None if the table has none."""
+        return self._last.filter()
+
+    def find(self, keys) -> dict[int, tuple[TableFiles, int]]:
+        """{key: (files of a link, row in it)} of those `keys` that have a row. Does not merge the table."""
+        wanted, found = set(map(int, keys)), {}
+        for link in reversed(self.links):
+            found |= link.find(wanted)
+            wanted -= {*found, *_table_files.find_first(link.deleted(), wanted)}
+        return found
+
+    def find_history(self, keys) -> dict[int, tuple[int, int]]:
+        """{key: (count, last time)} of those `keys` that the table has counted."""
+        wanted, found = set(map(int, keys)), {}
+        for link in reversed(self.links):
+            found |= link.find_history(wanted)
+            wanted -= {*found, *_table_files.find_first(link.deleted(), wanted)}
+        return found
+
+    @functools.cached_property
+    def _chosen(self) -> list[np.ndarray]:
+        """Of each link, the numbers of its rows that no later link replaces or deletes."""
+        chosen = self._survivors([link.keys() for link in self.links])
+        total = sum(map(len, chosen))
+        if total != self.rows:
+            raise damage(
+                self._last.data_file("key"),
+                f"contradicts the checkpoints that it builds on: together they have {total} rows, expected {self.rows} "
+                f"(table_rows in {_manifest.NAME})",
+            )
+        return chosen
+
+    def _survivors(self, keys: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Given the keys that each link has something of: the places of those that are in no later link, nor deleted by
+        one."""
+        chosen, gone = [], np.empty(0, np.int64)
+        for link, held in zip(reversed(self.links), reversed(keys)):
+            chosen.insert(0, _where(held, lambda block, gone=gone: ~_is_in(block, gone)))
+            if link is not self.links[0]:
+                gone = np.unique(np.concatenate([gone, held, link.deleted()]))
+        return chosen
+
+    @functools.cached_property
+    def _keys(self) -> np.ndarray:
+        return np.concatenate([link.keys()[rows] for link, rows in zip(self.links, self._chosen)])
+
+
+def _is_in(keys, ordered):
+    """Which of `keys` are in the sorted array `ordered`."""
+    at = np.searchsorted(ordered, keys)
+    found = at < len(ordered)
+    found[found] = ordered[at[found]] == keys[found]
+    return found
+
+
+def _where(array, chooses):
+    """The places in `array` that are chosen, chunk by chunk."""
+    parts = [part.start + np.flatnonzero(chooses(array[part])) for part in _table_files.chunks(len(array))]
+    return np.concatenate([np.empty(0, np.int64), *parts])

@@ -1,0 +1,1 @@
+"""The demo: generated clicks, a two-tower model and its training."""

@@ -1,0 +1,63 @@
+"""Reading a checkpoint that another process may replace or remove meanwhile.
+
+A reader first opens all it needs and then makes sure that the name still means what it meant when it began: then all
+that was opened is of one save, and stays so. Where that fails, because another save took the name, it begins again.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Optional, TypeVar
+
+from mx_rec._log import logger
+from mx_rec.checkpoint import _directory, _manifest
+from mx_rec.transaction import _recovery
+
+# A save takes milliseconds at least, opening files less than one: twenty of them in a row are no accident.
+ATTEMPTS = 20
+
+_T = TypeVar("_T")
+
+
+class Version(NamedTuple):
+    """What the name of a checkpoint means at an instant. Another save under that name makes it another one."""
+
+    prefix: str
+    location: _recovery.Location
+    manifest_crc32c: Optional[int]
+    dense_index_crc32c: Optional[int]
+
+    @classmethod
+    def of(cls, prefix: str) -> "Version":
+        location = _recovery.locate(prefix)
+        crcs = _manifest.identity(location.sparse), _directory.dense_crc32c(location.dense)
+        return cls(prefix, location, *crcs)
+
+    def is_current(self) -> bool:
+        """Whether the name still means this."""
+        return Version.of(self.prefix) == self
+
+    def confirm(self) -> None:
+        """ReplacedError unless it does. Whoever opened files since this was made may keep them if this returns."""
+        if not self.is_current():
+            raise ReplacedError(f"checkpoint '{self.prefix}' was replaced or removed while it was read")
+
+
+class ReplacedError(ValueError):
+    """Another save took a checkpoint's name, or removed it, while it was read."""
+
+
+def steadily(prefix: str, read: Callable[[Version], _T]) -> _T:
+    """Returns read(version) of the checkpoint `prefix`; again if it raises and the checkpoint was replaced meanwhile.
+    `read` must take back what it did when it raises. ReplacedError if that never ends."""
+    for _ in range(ATTEMPTS):
+        version = Version.of(prefix)
+        try:
+            return read(version)
+        except Exception as error:
+            if version.is_current():
+                raise
+            failure = error
+            logger.info("checkpoint '%s' was replaced while it was read; reading begins again (%s)", prefix, error)
+    raise ReplacedError(
+        f"checkpoint '{prefix}' was replaced by another save each of the {ATTEMPTS} times it was read; save less "
+        "often, or under a name with the step, global_step=..., so that a checkpoint stays for a while"
+    ) from failure

@@ -1,0 +1,104 @@
+"""One save of a checkpoint, as a transaction: either it takes the place of what was there, or nothing has happened.
+
+transaction = Transaction.begin("D/model-7")
+try:
+    write_dense(transaction.dense_prefix)
+    entries = write_tables(transaction.sparse)
+    transaction.commit(7, entries)
+except BaseException:
+    transaction.abort()
+    raise
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Optional
+
+from mx_rec._log import logger
+from mx_rec.checkpoint import _directory, _manifest, _owner
+from mx_rec.transaction import _lock, _recovery
+from mx_rec.transaction._pair import Pair
+
+
+class Transaction:
+    """A save under way. Ends with `commit`, or with `abort`, which any exception before or in `commit` calls for.
+
+    Uses files alone, so `commit` may run in another thread than the save began in; the caller sees to it that no two
+    threads use the object at once.
+    """
+
+    def __init__(self, pair: Pair, replaces: _manifest.Replaced):
+        self._pair, self._replaces = pair, replaces
+        self._is_installing = False
+        self._has_predecessor = False
+
+    @classmethod
+    def begin(cls, prefix: str) -> "Transaction":
+        """Begins a save of checkpoint `prefix`, whose directory exists: locks it, tidies up after interrupted saves in
+        there, and makes the hidden directories to write to. RuntimeError while another thread saves the same
+        checkpoint, or if another process saves into the directory."""
+        _lock.acquire(os.path.dirname(prefix))
+        _recovery.settle(prefix)
+        _owner.begin(prefix)
+        try:
+            # With what a restore would find, which another machine may have left hidden.
+            replaces = _manifest.Replaced(
+                _manifest.identity(_recovery.locate(prefix).sparse), _directory.dense_crc32c(prefix)
+            )
+            pair = Pair(prefix, _owner.name())
+            transaction = cls(pair, replaces)
+            try:
+                pair.make()
+            except BaseException:
+                pair.remove()
+                raise
+        except BaseException:
+            _owner.end(prefix)
+            raise
+        return transaction
+
+    @property
+    def sparse(self) -> str:
+        """The directory for the tables."""
+        return self._pair.sparse
+
+    @property
+    def dense_prefix(self) -> str:
+        """The prefix for the dense part."""
+        return self._pair.dense_prefix
+
+    def commit(
+        self,
+        step: Optional[int],
+        tables: Mapping[str, _manifest.TableEntry],
+        parent: Optional[_manifest.Parent] = None,
+    ) -> None:
+        """Returns when the checkpoint is in its place, and lasts. `tables` are on the disk; with a `parent`, they are
+        what has changed since that."""
+        dense = _directory.dense_crc32c(self.dense_prefix)
+        self._pair.complete(_manifest.Manifest(step, dense, tables, self._replaces, parent))
+        self._has_predecessor = self._pair.has_predecessor()
+        self._is_installing = True
+        self._pair.install()
+        _owner.end(self._pair.prefix)
+
+    def abort(self) -> None:
+        """Takes back what was done. Where files of an earlier checkpoint have been replaced, that cannot be: then the
+        new checkpoint is the one that counts, though a part of it is hidden. Failures are only logged."""
+        try:
+            if not self._is_installing:
+                self._pair.remove()
+            elif not self._has_predecessor:
+                self._pair.withdraw()
+            elif self._pair.read() is not None:
+                logger.warning(
+                    "the save of '%s' failed after it had replaced files of the earlier checkpoint; the new one is "
+                    "complete in '%s' and '%s', where a restore finds it, and the next save puts it in its place",
+                    self._pair.prefix,
+                    self._pair.sparse,
+                    self._pair.dense,
+                )
+        except OSError as error:
+            logger.warning("cannot tidy up after the failed save of '%s': %s", self._pair.prefix, error)
+        finally:
+            _owner.end(self._pair.prefix)
