@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING
 
 from mx_rec import _doors
 from mx_rec._lazy import attach
+from mx_rec._version import VERSION
 
 if TYPE_CHECKING:
     from mx_rec.core.reset import reset_tables as reset_tables
 
 _doors.install()
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __getattr__, _lazy_names = attach(__name__, {"reset_tables": "mx_rec.core.reset"})
 
 

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mx_rec._native import library
+from mx_rec._ops import library
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -33,7 +33,7 @@ class Trained:
         self.addresses = addresses
         self.threshold = import_host_pipeline_ops().set_threshold(tf.constant(3), emb_name="t", ids_name="")
         # As an update by address does it that reads no lookup.
-        from mx_rec._native import library
+        from mx_rec._ops import library
 
         self.by_address = library.ops().mxrec_update(
             handles=self.fed,

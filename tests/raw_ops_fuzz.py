@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-from mx_rec._native import library
+from mx_rec._ops import library
 from mx_rec.constants.constants import ASCEND_TIMESTAMP
 from mx_rec.core.embedding import create_table, sparse_lookup
 from mx_rec.util.initialize import init, terminate_config_initializer

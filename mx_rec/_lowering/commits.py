@@ -11,7 +11,7 @@ import sys
 from typing import Optional
 
 from mx_rec import _config
-from mx_rec._native import library
+from mx_rec._ops import library
 from mx_rec._tables import graphs
 from mx_rec._tf.attributes import set_entry
 from mx_rec.constants import constants

@@ -3,7 +3,8 @@
 import dataclasses
 from typing import Optional
 
-GET_NEXT = ("IteratorGetNext", "IteratorGetNextSync")
+from mx_rec._tf.structure import GET_NEXT
+
 # Stateful by TensorFlow's book, but always the same for the same input: static tables are filled once, before training.
 _STATIC_TABLES = ("HashTable", "HashTableV2")
 _STATIC_READS = ("LookupTableFind", "LookupTableFindV2", "LookupTableSize", "LookupTableSizeV2")

@@ -11,15 +11,14 @@ import dataclasses
 import tensorflow as tf
 
 from mx_rec._lowering.commits import EACH, POOLED
-from mx_rec._lowering.pipelines import replace, replace_control
 from mx_rec._lowering.reports import Fused
-from mx_rec._native import library
-from mx_rec._ops import fold_update
+from mx_rec._ops import fold_update, library
 from mx_rec._ops.columns import columns_of
 from mx_rec._ops.gradients import fold
 from mx_rec._tables import graphs
 from mx_rec._tf import static_shape
 from mx_rec._tf.attributes import set_attributes, set_entry
+from mx_rec._tf.editing import replace, replace_control
 
 # Ops without a reader that only a script that fetches them runs: updates that were replaced, and what tf.gradients
 # leaves behind.

@@ -51,3 +51,46 @@ def plan_in(batch, insertion):
     if isinstance(batch, (tuple, list)) and insertion.plan_key is None and batch:
         return batch[-1]
     return None
+
+
+def tensor_in(batch, spec):
+    """The batch's tensor for `spec`; None if a string key is absent."""
+    import tensorflow as tf
+
+    key = spec.index_key
+    if isinstance(key, str):
+        matches = list(_named(batch, key))
+        if len(matches) > 1:
+            raise ValueError(
+                f"{spec}: the nested batch holds {len(matches)} entries named {key!r}; give them other names"
+            )
+        if not matches:
+            return None
+        value = matches[0]
+    elif isinstance(batch, dict):
+        value = batch.get(key)
+        if value is None:
+            return None
+    else:
+        elements = batch if isinstance(batch, (tuple, list)) else (batch,)
+        if key >= len(elements):
+            raise ValueError(f"{spec}: index_key must be below the batch's {len(elements)} elements, got {key}")
+        value = elements[key]
+    if not tf.is_tensor(value) or isinstance(value, (tf.SparseTensor, tf.RaggedTensor)):
+        raise TypeError(
+            f"{spec}: the batch entry must be a dense Tensor, got {type(value).__name__}; "
+            "convert it with tf.sparse.to_dense or RaggedTensor.to_tensor"
+        )
+    return value
+
+
+def _named(structure, key):
+    if isinstance(structure, dict):
+        if key in structure:
+            yield structure[key]
+        for name, value in structure.items():
+            if name != key:
+                yield from _named(value, key)
+    elif isinstance(structure, (tuple, list)):
+        for value in structure:
+            yield from _named(value, key)

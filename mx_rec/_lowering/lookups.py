@@ -4,9 +4,10 @@ import dataclasses
 
 from mx_rec._log import logger
 from mx_rec._lowering import commits, id_tensors, insertions, timestamps
-from mx_rec._native import library
+from mx_rec._ops import library
 from mx_rec._tables import graphs, trackings
 from mx_rec._tf import static_shape
+from mx_rec._tf.structure import GET_NEXT
 
 
 def from_spec(table, spec, batch, is_train, combiner=None, default=None, send_count=0):
@@ -143,9 +144,8 @@ def _serving_ids(spec, batch):
     """The tensor under the spec's key in a batch that comes from no dataset, as serving feeds it; None if there is
     none. Nothing prepares such a batch ahead of the step."""
     from mx_rec._lowering.finding import reads_dataset
-    from mx_rec.core.asc.helper import tensor_in
 
-    ids = tensor_in(batch, spec) if isinstance(batch, dict) else None
+    ids = insertions.tensor_in(batch, spec) if isinstance(batch, dict) else None
     if ids is None or reads_dataset(ids.op):
         return None
     id_tensors.check(spec, ids)
@@ -196,7 +196,7 @@ def _search(insertion):
         return []
     found = []
     for op in graph.get_operations():
-        if op.type not in ("IteratorGetNext", "IteratorGetNextSync"):
+        if op.type not in GET_NEXT:
             continue
         iterator = op.inputs[0].op
         if iterator.type == "OneShotIterator":  # its dataset is built by a function

@@ -4,12 +4,11 @@ import dataclasses
 
 from mx_rec._lowering import commits
 from mx_rec._lowering.finding import GET_NEXT, sources_of
-from mx_rec._lowering.pipelines import replace, replace_control, replace_input
-from mx_rec._native import library
-from mx_rec._ops import fold_update
+from mx_rec._ops import fold_update, library
 from mx_rec._ops.gradients import folds_of, origin_of, parts_of
 from mx_rec._tables import graphs
 from mx_rec._tf.attributes import set_attributes
+from mx_rec._tf.editing import replace, replace_control, replace_input
 
 # The ops that know a plan's numbering. A plan that another op reads keeps its own.
 _OF_FEATURES = ("MxrecEmbeddings", "MxrecFold", "MxrecHasRow", "MxrecPadding")

@@ -42,15 +42,14 @@ def bind(graph) -> None:
     Where the collection holds several, a lookup gets the one that comes from the same batch. ValueError if that leaves
     a doubt, or if a table that evicts by time has none; RuntimeError if a session has run the lookup without it.
     """
-    from mx_rec._lowering.pipelines import replace_input
-    from mx_rec._sessions import watching
+    from mx_rec._tf.editing import replace_input
 
     for lookup in graphs.state(graph).tensor_lookups:
         if not lookup.is_train or lookup.times:
             continue
         found = _matching(lookup, graph) if lookup.plan.graph is graph else None
         if found is not None:
-            if watching.is_running(graph):
+            if graphs.is_running(graph):
                 raise RuntimeError(
                     f"lookup '{lookup.name}' gets its timestamp when the pipeline is started, but a session has run "
                     f"the graph before: add the timestamp to the collection {ASCEND_TIMESTAMP} before the lookup is "

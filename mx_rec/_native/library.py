@@ -1,8 +1,8 @@
-"""Loads the two native libraries, on first use.
+"""Finds the native libraries, and loads the core on first use.
 
-``core()`` is the C++ core without TensorFlow, through its C interface. ``ops()`` is the TensorFlow op library; it
-refuses to load into a TensorFlow it was not built for, because some mismatched pairs load silently and then corrupt
-memory.
+``core()`` is the C++ core without TensorFlow, through its C interface. The library of TensorFlow ops, which
+mx_rec/_ops loads, must not be loaded into a TensorFlow it was not built for: some mismatched pairs load without an
+error and then corrupt memory.
 """
 
 import ctypes
@@ -10,35 +10,21 @@ import functools
 import importlib.resources
 
 
-def _path(name):
+def path(name: str) -> str:
+    """Returns where the library of this name lies; ImportError if it was not built."""
     # Not __file__: in an editable install the libraries lie beside the build, not in the source tree.
-    with importlib.resources.as_file(importlib.resources.files(__package__) / name) as path:
-        if not path.exists():
+    with importlib.resources.as_file(importlib.resources.files(__package__) / name) as found:
+        if not found.exists():
             raise ImportError(f"mx_rec: {name} is missing; build the package first (`make setup`, or `pip install .`)")
-        return str(path)
+        return str(found)
 
 
 @functools.cache
 def core() -> ctypes.CDLL:
     """The C interface of the core (native/capi)."""
-    library = ctypes.CDLL(_path("libmxrec_core.so"))
+    library = ctypes.CDLL(path("libmxrec_core.so"))
     library.mxrec_last_error.restype = ctypes.c_char_p
     return library
-
-
-@functools.cache
-def ops():
-    """The module of TensorFlow ops (native/tf), gradients registered."""
-    import tensorflow as tf
-
-    check_version(tf.__version__)
-    core().mxrec_keep_freed_memory()
-    # The op library links to the core, which core() has loaded from our own path.
-    module = tf.load_op_library(_path("_mxrec_ops.so"))
-    from mx_rec._ops import gradients
-
-    gradients.register()
-    return module
 
 
 def check_version(running: str) -> None:

@@ -20,4 +20,4 @@ def test_another_version_is_refused_naming_both_and_the_remedy(other):
 
 def test_a_missing_library_says_how_to_build_it():
     with pytest.raises(ImportError, match=r"no_such\.so.*make setup"):
-        library._path("no_such.so")
+        library.path("no_such.so")

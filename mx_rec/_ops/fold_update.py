@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from mx_rec._native import library
+from mx_rec._ops import library
 from mx_rec._ops.columns import columns_of
 
 

@@ -2,6 +2,7 @@
 
 import functools
 
+from mx_rec._ops import library
 from mx_rec._tf import static_shape
 
 
@@ -73,8 +74,6 @@ def reached(handles, gradient):
     A key may be in the batch only through features that do not feed the loss. Its row of `gradient` is zeros, but an
     update with zeros would still move it: momentum goes on, weights decay.
     """
-    from mx_rec._native import library
-
     op = handles.op
     t = handles.value_index - len(op.get_attr("dims"))
     folds = folds_of(gradient)
@@ -99,8 +98,6 @@ def _is_filler(gradient, output):
 
 def fold(gradient, rows, plan, table, feature, is_pooled):
     """The gradient of `rows`, out of that of what a lookup of a feature gave."""
-    from mx_rec._native import library
-
     return library.ops().mxrec_fold(
         gradient=gradient,
         plan=plan,

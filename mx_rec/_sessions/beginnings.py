@@ -9,12 +9,6 @@ from mx_rec._log import logger
 from mx_rec._tables import graphs
 
 
-def facts_of(table) -> tuple:
-    """Others whenever the rows of the table have changed."""
-    facts = table.native.facts()
-    return facts.rows, facts.mutations, facts.inserted, facts.erased
-
-
 def observer(session):
     """Call when a session was made: what shall see its runs (_sessions/watching.py)."""
     state = graphs.state(session.graph)
@@ -23,7 +17,7 @@ def observer(session):
     for table in state.tables.values():
         if not table.is_trained_on:
             continue
-        facts = facts_of(table)
+        facts = table.content()
         # What changed since the graph joined the table, or was put there by a warm start, is there on purpose.
         is_left = facts == table.joined if is_first else facts != table.warm_started
         if facts[0] > 0 and is_left:
@@ -55,7 +49,7 @@ class _Beginning:
 
     def _warn(self):
         for table, facts in self._tables:
-            if facts_of(table) == facts:
+            if table.content() == facts:
                 name = table.table_name
                 logger.warning(
                     "table '%s' goes on with %d rows of an earlier training, though the variables of its graph were "

@@ -18,11 +18,6 @@ def watch(session, observers) -> None:
     session.run = session._mx_rec_watch.run
 
 
-def is_running(graph) -> bool:
-    """Whether a session that is still open has run `graph`. TensorFlow ignores changes of ops for such a session."""
-    return any(not session._closed for session in graphs.state(graph).runners)
-
-
 class _Watch:
     """Stands in for the `run` of a session until it runs a lookup."""
 

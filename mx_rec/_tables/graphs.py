@@ -136,6 +136,11 @@ def is_top_level(graph) -> bool:
     return current is graph and current._get_control_flow_context() is None
 
 
+def is_running(graph) -> bool:
+    """Whether a session that is still open has run `graph`. TensorFlow ignores changes of ops for such a session."""
+    return any(not session._closed for session in state(graph).runners)
+
+
 def forget_all() -> None:
     """Forgets the state of every graph; their tables are gone."""
     global _generation

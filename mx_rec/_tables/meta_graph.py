@@ -15,8 +15,8 @@ from tensorflow.python.framework import meta_graph
 
 from mx_rec import _config
 from mx_rec._log import logger
-from mx_rec._native import library
 from mx_rec._native.table import InitializerSpec
+from mx_rec._ops import library
 from mx_rec._tables import graphs, trackings
 from mx_rec._tables.sparse_table import BaseSparseEmbedding, TableOptions
 from mx_rec._tf.patch import Patch

@@ -18,13 +18,11 @@ def assign(table, keys, rows) -> None:
     _check_distinct(table, keys)
     _check_finite(table, keys, rows)
     _check_alive(table)
-    from mx_rec._sessions import beginnings
-
-    before = beginnings.facts_of(table)
+    before = table.content()
     table.native.assign(keys, rows)
     # Rows that a script has put there are no rows of an earlier training, which a new session is warned of.
     if before[0] == 0 or before == table.warm_started:
-        table.warm_started = beginnings.facts_of(table)
+        table.warm_started = table.content()
 
 
 def read(table, keys) -> tuple[np.ndarray, np.ndarray]:

@@ -11,6 +11,7 @@ from mx_rec._log import logger
 from mx_rec._native import table as native_table
 from mx_rec._native.table import DiskTier, InitializerSpec, NativeTable
 from mx_rec._tables import initializers, row_access
+from mx_rec._tf import patches
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +77,7 @@ class BaseSparseEmbedding:
         self.optimizer_name = None
         self.variable = None
         self._lookups = set()
-        # What the table was (_sessions/beginnings.py) when this graph joined it with rows, and after a warm start.
+        # What `content` was when this graph joined it with rows, and after a warm start.
         self.joined = None
         self.warm_started = None
         self.asked = {}  # what lookups of this graph ask of admission and eviction (_tables/trackings.py)
@@ -109,9 +110,7 @@ class BaseSparseEmbedding:
 
     def bind_anchor(self, variable) -> None:
         """Takes a variable of the graph as the anchor. From now on TensorFlow must know of tables."""
-        from mx_rec.core import _patches
-
-        _patches.install()
+        patches.install()
         self.variable = variable
         self.variable._mx_rec_table = self
 
@@ -163,6 +162,11 @@ class BaseSparseEmbedding:
     def tier(self) -> Optional[DiskTier]:
         """How the rows are shared between memory and disk; None if all are in memory."""
         return self.options.tier
+
+    def content(self) -> tuple[int, ...]:
+        """Numbers, the first that of rows, of which at least one is another whenever the rows have changed."""
+        facts = self.native.facts()
+        return facts.rows, facts.mutations, facts.inserted, facts.erased
 
     def size(self) -> int:
         """Rows in the table now."""

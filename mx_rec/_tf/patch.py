@@ -1,7 +1,7 @@
 """Patch: a function of TensorFlow that one of ours stands in for, while mx_rec has tables.
 
 Nothing is patched at import. The first table installs all patches, `init` those that scripts see before that
-(core/_patches.py), and `terminate_config_initializer` takes them out.
+(_tf/patches.py), and `terminate_config_initializer` takes them out.
 """
 
 from typing import Callable, Optional

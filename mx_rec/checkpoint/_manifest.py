@@ -22,10 +22,10 @@ import re
 from collections.abc import Mapping
 from typing import Optional
 
-import mx_rec
 from mx_rec import _check
 from mx_rec._native.checkpoint import FileFacts, crc32c
 from mx_rec._native.table import Tracking
+from mx_rec._version import VERSION
 from mx_rec.checkpoint import _fields as fields
 from mx_rec.checkpoint import _files
 from mx_rec.checkpoint._errors import NewerFormatError
@@ -85,7 +85,7 @@ def write(manifest: Manifest, directory: str) -> None:
     """Writes or replaces the manifest of `directory` and returns when it has reached the disk."""
     content = {
         "format": FORMAT,
-        "mx_rec": mx_rec.__version__,
+        "mx_rec": VERSION,
         "step": manifest.step,
         "dense_index_crc32c": _hex(manifest.dense_index_crc32c),
         "replaces": {name: _hex(crc) for name, crc in dataclasses.asdict(manifest.replaces).items()},

@@ -293,9 +293,7 @@ def sparse_lookup(
 def _tell_if_joined(table):
     rows = table.size()
     if rows > 0:
-        from mx_rec._sessions import beginnings
-
-        table.joined = beginnings.facts_of(table)
+        table.joined = table.content()
         logger.info("table '%s': this graph joins the table of the process, with %d rows", table.table_name, rows)
 
 

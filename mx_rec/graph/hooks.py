@@ -8,6 +8,7 @@ from mx_rec import _check
 from mx_rec._log import logger
 from mx_rec._lowering import finding, pipelines
 from mx_rec._tables import graphs
+from mx_rec._tf import editing
 from mx_rec._tf.copying import Copier
 
 
@@ -67,7 +68,7 @@ def _move(iterator, batches):
     for part, tensors in zip(parts, batches):
         for old, new in zip(part.outputs, tensors[first:]):
             new.set_shape(old.shape)
-            pipelines.replace(old, new)
+            editing.replace(old, new)
         first += len(part.outputs)
         logger.info(
             "slicing: moved %d ops from the step into the dataset behind %s", len(part.moved), part.get_next.name

@@ -13,8 +13,7 @@ import tensorflow as tf
 
 from mx_rec import _check, _config
 from mx_rec._log import logger
-from mx_rec._native import library
-from mx_rec._ops import fold_update
+from mx_rec._ops import fold_update, library
 from mx_rec._ops.gradients import folds_of, origin_of, parts_of, reached
 from mx_rec._tables import graphs
 from mx_rec.optimizers.base import CustomizedOptimizer

@@ -13,7 +13,7 @@ import contextlib
 import tensorflow as tf
 
 from mx_rec import _config
-from mx_rec._native import library
+from mx_rec._ops import library
 from mx_rec._ops.gradients import origin_of, parts_of
 from mx_rec._tables import graphs
 from mx_rec._tf.attributes import set_entry

@@ -16,7 +16,6 @@ from mx_rec import _check, _config
 from mx_rec._log import logger
 from mx_rec._native import checkpoint
 from mx_rec._native.table import Tracking
-from mx_rec._sessions import beginnings
 from mx_rec._tables import graphs
 from mx_rec._tf.patch import Patch
 from mx_rec.checkpoint import _thresholds
@@ -88,7 +87,7 @@ def warm_start(
         _parked.put_aside([rows.found.table for rows in final.values()], graph)
         loaded = [(rows.found, *_load(rows, is_rows_only)) for rows in final.values()]
         for rows in final.values():
-            rows.found.table.warm_started = beginnings.facts_of(rows.found.table)
+            rows.found.table.warm_started = rows.found.table.content()
     _report([one.plan for one in opened], loaded)
 
 

@@ -19,7 +19,7 @@ import tensorflow as tf
 from tensorflow.python.saved_model import builder_impl
 
 from mx_rec._log import logger
-from mx_rec._native import library
+from mx_rec._ops import library
 from mx_rec._tables import graphs, meta_graph
 from mx_rec._tf.patch import Patch
 from mx_rec.checkpoint import _directory, _manifest

@@ -93,9 +93,9 @@ def init(*args: bool, **kwargs: Unpack[InitOptions]) -> None:
     process.config = config
     process.if_load = config.if_load
     if "tensorflow" in sys.modules:  # a script that does not have it cannot have a dataset
-        from mx_rec.core import _patches
+        from mx_rec._tf import patches
 
-        _patches.install_early()
+        patches.install_early()
     logger.info("initialized: rank %d of %d, %s", get_rank_id(), get_rank_size(), _summary(config))
 
 
@@ -116,9 +116,9 @@ def terminate_config_initializer() -> None:
         return
     failure = None
     # Only what was ever loaded needs undoing; a script that failed early must not load libraries to end.
-    if "mx_rec.core._patches" in sys.modules:
+    if "mx_rec._tf.patches" in sys.modules:
         try:
-            sys.modules["mx_rec.core._patches"].uninstall()
+            sys.modules["mx_rec._tf.patches"].uninstall()
         except RuntimeError as error:  # of a save in the background; the rest must end all the same
             failure = error
     if "mx_rec._tables.sparse_table" in sys.modules:
@@ -160,17 +160,17 @@ class TrainParamsConfig:
         """The op that initializes the iterator that graph modification put in place for training or for evaluation;
         None if it replaced none, or only one-shot iterators."""
         _check.boolean("is_training", is_training)
-        from mx_rec.graph import modifier
+        from mx_rec._lowering import moving
 
-        return modifier.initializer_of(is_training)
+        return moving.initializer_of(is_training)
 
     def get_target_batch(self, is_training: bool) -> Any:
         """The batch of the iterator that graph modification put in place; None if it replaced none. It has the
         structure that was given to `sparse_lookup(batch=...)`; without that, the dataset's own."""
         _check.boolean("is_training", is_training)
-        from mx_rec.graph import modifier
+        from mx_rec._lowering import moving
 
-        return modifier.batch_of(is_training)
+        return moving.batch_of(is_training)
 
     def get_training_mode_channel_id(self, is_training: bool) -> int:
         """0 for training, 1 for evaluation."""

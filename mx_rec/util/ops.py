@@ -3,7 +3,7 @@
 from typing import Any, Optional
 
 from mx_rec import _check, _config
-from mx_rec._native import library
+from mx_rec._ops import library
 from mx_rec._tables import graphs
 
 __all__ = ["import_host_pipeline_ops"]

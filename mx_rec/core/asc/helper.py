@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from mx_rec import _check, _config
 from mx_rec._log import logger
-from mx_rec._lowering import commits, id_tensors, timestamps
+from mx_rec._lowering import commits, id_tensors, insertions, timestamps
 from mx_rec._lowering.insertions import Feature, Insertion
 from mx_rec.core.asc.feature_spec import FeatureSpec
 
@@ -82,7 +82,7 @@ def _prepare(args, specs, is_training, is_grouped, dump_graph):
     batch = args[0] if len(args) == 1 else args
     tables, ids, times, features, present = [], [], [], {}, []
     for spec in specs:
-        found = tensor_in(batch, spec)
+        found = insertions.tensor_in(batch, spec)
         if spec.is_timestamp:
             if found is not None:
                 times = [timestamps.checked(found, spec)]
@@ -114,49 +114,6 @@ def _prepare(args, specs, is_training, is_grouped, dump_graph):
     if isinstance(batch, dict):
         return {**batch, plan_key: plan}
     return (*args, plan)
-
-
-def tensor_in(batch, spec):
-    """The batch's tensor for `spec`; None if a string key is absent."""
-    import tensorflow as tf
-
-    key = spec.index_key
-    if isinstance(key, str):
-        matches = list(_named(batch, key))
-        if len(matches) > 1:
-            raise ValueError(
-                f"{spec}: the nested batch holds {len(matches)} entries named {key!r}; give them other names"
-            )
-        if not matches:
-            return None
-        value = matches[0]
-    elif isinstance(batch, dict):
-        value = batch.get(key)
-        if value is None:
-            return None
-    else:
-        elements = batch if isinstance(batch, (tuple, list)) else (batch,)
-        if key >= len(elements):
-            raise ValueError(f"{spec}: index_key must be below the batch's {len(elements)} elements, got {key}")
-        value = elements[key]
-    if not tf.is_tensor(value) or isinstance(value, (tf.SparseTensor, tf.RaggedTensor)):
-        raise TypeError(
-            f"{spec}: the batch entry must be a dense Tensor, got {type(value).__name__}; "
-            "convert it with tf.sparse.to_dense or RaggedTensor.to_tensor"
-        )
-    return value
-
-
-def _named(structure, key):
-    if isinstance(structure, dict):
-        if key in structure:
-            yield structure[key]
-        for name, value in structure.items():
-            if name != key:
-                yield from _named(value, key)
-    elif isinstance(structure, (tuple, list)):
-        for value in structure:
-            yield from _named(value, key)
 
 
 def _describe(batch):

@@ -1,0 +1,20 @@
+"""The library of TensorFlow ops (native/tf), loaded on first use."""
+
+import functools
+
+from mx_rec._native import library
+
+
+@functools.cache
+def ops():
+    """Returns the module of ops, with their gradients registered. ImportError in a TensorFlow it was not built for."""
+    import tensorflow as tf
+
+    library.check_version(tf.__version__)
+    library.core().mxrec_keep_freed_memory()
+    # It links to the core, which has been loaded from our own path.
+    module = tf.load_op_library(library.path("_mxrec_ops.so"))
+    from mx_rec._ops import gradients
+
+    gradients.register()
+    return module
