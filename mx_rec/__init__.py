@@ -2,16 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from mx_rec import _doors
+from mx_rec import _doors, _version
 from mx_rec._lazy import attach
-from mx_rec._version import VERSION
 
 if TYPE_CHECKING:
     from mx_rec.core.reset import reset_tables as reset_tables
 
 _doors.install()
 
-__version__ = VERSION
+__version__ = _version.VERSION
 __getattr__, _lazy_names = attach(__name__, {"reset_tables": "mx_rec.core.reset"})
 
 

@@ -1,5 +1,6 @@
 """Rules about who may know whom, which no compiler checks."""
 
+import ast
 import pathlib
 import re
 import subprocess
@@ -17,6 +18,83 @@ def test_only_native_tf_includes_tensorflow():
     include = re.compile(r'^\s*#\s*include\s*["<]tensorflow/', re.MULTILINE)
     including = {p.relative_to(ROOT).parts[:2] for p in NATIVE if include.search(p.read_text())}
     assert including <= {("native", "tf")}
+
+
+# The rooms of the package, each with what lies beneath it: a module imports only modules of its own room and of rooms
+# further up in this list. Where a room means files beside the package's __init__, it is their names.
+ROOMS = (
+    ("_version", "_lazy", "_log", "_doors"),
+    ("__init__",),
+    ("_check", "constants"),
+    ("_config",),
+    ("_native",),  # the C interface of the core
+    ("checkpoint",),
+    ("transaction",),
+    ("reading",),
+    ("_tf",),  # the border to TensorFlow
+    ("_ops",),
+    ("_tables",),
+    ("_lowering",),
+    ("_sessions",),
+    ("saver",),
+    ("core",),
+    ("optimizers",),
+    ("graph",),
+    ("util",),
+    ("serving", "validator", "npu"),
+    ("demo",),
+    ("cli",),
+    ("__main__",),
+)
+# What imports no TensorFlow, so that tools start in a moment and need none.
+WITHOUT_TENSORFLOW = ("_check", "_config", "_native", "checkpoint", "transaction", "reading")
+
+
+def _room(module):
+    """The name of a module's room: of a folder of mx_rec, or of a file beside its __init__."""
+    return (module.split(".") + ["__init__"])[1]
+
+
+def _imports(path):
+    """The modules of mx_rec that a file imports, anywhere in it, but for type checkers."""
+    tree = ast.parse(path.read_text())
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module.split(".")[0] == "mx_rec":
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "mx_rec")
+
+
+def test_every_room_knows_only_those_beneath_it():
+    level = {name: number for number, names in enumerate(ROOMS) for name in names}
+    wrong = []
+    for path in PYTHON:
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for imported in _imports(path):
+            here, there = _room(module), _room(imported)
+            if there == "version":  # mx_rec.version()
+                continue
+            if here != there and level[here] <= level[there]:
+                wrong.append(f"{module} imports {imported}: '{there}' does not lie beneath '{here}'")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_rooms_for_files_alone_import_no_tensorflow():
+    found = [
+        str(path.relative_to(ROOT))
+        for path in PYTHON
+        if _room(".".join(path.relative_to(ROOT).with_suffix("").parts)) in WITHOUT_TENSORFLOW
+        and "import tensorflow" in path.read_text()
+    ]
+    assert found == []
 
 
 def test_no_python_runs_inside_a_training_step():

@@ -2,9 +2,10 @@
 
 import importlib
 
-# Modules with a list `PATCHES` (mx_rec/_tf/patch.py).
+# Modules with a list `PATCHES` (mx_rec/_tf/patch.py), by name: they belong to rooms that stand on this one.
 _EARLY = ("mx_rec._tables.meta_graph", "mx_rec._tf.eos", "mx_rec._tf.structure")
 _MODULES = (
+    "mx_rec.saver.saver",
     *_EARLY,
     "mx_rec._sessions.guard",
     "mx_rec._sessions.monitored",
@@ -16,9 +17,6 @@ _MODULES = (
 
 def install() -> None:
     """Installs all patches; those of a part of TensorFlow that has been imported since the last call, too."""
-    from mx_rec.saver import saver
-
-    saver.install()
     for patch in _all():
         patch.install()
 
@@ -30,12 +28,9 @@ def install_early() -> None:
 
 
 def uninstall() -> None:
-    """Takes all patches out. RuntimeError if a save in the background failed; they are out then, too."""
-    from mx_rec.saver import saver
-
+    """Takes all patches out."""
     for patch in _all():
         patch.uninstall()
-    saver.uninstall()  # last, as it may raise
 
 
 def _all(modules=_MODULES):

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from mx_rec._native import table as native_table
-from mx_rec.saver import saver
+from mx_rec._tf import patches
 from mx_rec.saver.incremental_test import assert_restores, contents, kinds, save
 from mx_rec.saver.saver_test import Model, fill, installed, native
 from mx_rec.util.initialize import init, terminate_config_initializer
@@ -212,9 +212,9 @@ def version():
     """Calls init with a version, as in another process than that of the saves; ended with the test."""
 
     def start(number):
-        saver.uninstall()
+        patches.uninstall()
         init(restore_model_version=number)
-        saver.install()
+        patches.install()
 
     yield start
     terminate_config_initializer()

@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from mx_rec._config import process
 from mx_rec._native import checkpoint
-from mx_rec.saver import export, saver, wait
+from mx_rec._tf import patches
+from mx_rec.saver import export, wait
 from mx_rec.saver.incremental_test import assert_restores, contents, kinds, read, save
 from mx_rec.saver.saver_test import Model, fill, hidden_names, installed, native
 from mx_rec.transaction import _lock
@@ -24,7 +25,7 @@ __all__ = ["installed"]
 
 def start():
     init(is_async_checkpoint=True)
-    saver.install()
+    patches.install()
 
 
 @pytest.fixture(autouse=True)
@@ -189,7 +190,7 @@ def test_a_save_that_ends_with_the_process_is_not_remembered_by_the_next(gate, t
     opens_soon(gate)
     terminate_config_initializer()
     init(restore_model_version=1)
-    saver.install()
+    patches.install()
     model = Model()
     model.saver().restore(model.session, str(tmp_path / "model-2"))
     assert model.get() == (1.0, [1.0, 1.0])

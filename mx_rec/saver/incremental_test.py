@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from mx_rec._tf import patches
 from mx_rec.checkpoint import _owner
 from mx_rec.saver import lenient, saver
 from mx_rec.saver.saver_test import Model, add_table, content, fill, hidden_names, installed, logged, native
@@ -30,7 +31,7 @@ def log():
 def incremental():
     """init with incremental checkpoints, for the length of a test."""
     init(is_incremental_checkpoint=True, save_checkpoint_due_time=1000, save_delta_checkpoints_secs=1000)
-    saver.install()
+    patches.install()
     yield
     terminate_config_initializer()
 
@@ -433,7 +434,7 @@ def test_deltas_go_on_from_a_restored_chain(is_fresh, tmp_path, incremental):
     if is_fresh:  # as in another process
         terminate_config_initializer()
         init(is_incremental_checkpoint=True, save_checkpoint_due_time=1000, save_delta_checkpoints_secs=1000)
-        saver.install()
+        patches.install()
         model = Model()
     fill(model.anchors["user"], [77], 7.0)  # undone by the restore
     model.saver().restore(model.session, str(tmp_path / "model-2"))

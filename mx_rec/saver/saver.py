@@ -46,20 +46,12 @@ _last_sparse_dir: Optional[str] = None
 _saved: set[str] = set()  # prefixes of the checkpoints saved since init
 
 
-def install() -> None:
-    """Makes every Saver built from now on take care of tables. Repeating it changes nothing."""
-    for patch in (*_PATCHES.values(), *_timers.PATCHES.values()):
-        patch.install()
-
-
-def uninstall() -> None:
-    """Puts TensorFlow's own methods back, when a save under way has ended. Repeating it changes nothing. RuntimeError
-    if that save failed."""
+def close() -> None:
+    """Waits for a save under way, forgets what was saved, and lets other processes save. RuntimeError if that save
+    failed."""
     try:
         _background.wait()  # first, as the save that ends is remembered
     finally:
-        for patch in (*_PATCHES.values(), *_timers.PATCHES.values()):
-            patch.uninstall()
         _saved.clear()
         _tip.set_current(None)
         _lock.release_all()
@@ -333,3 +325,4 @@ _PATCHES = {
     name: Patch(lambda: tf_saver.Saver, name, ours)
     for name, ours in (("_build", _build), ("save", _save), ("restore", _restore))
 }
+PATCHES = [*_PATCHES.values(), *_timers.PATCHES.values()]

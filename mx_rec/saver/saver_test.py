@@ -17,6 +17,7 @@ from tensorflow.python.training import saver as tf_saver
 
 from mx_rec._native import checkpoint
 from mx_rec._native import table as native_table
+from mx_rec._tf import patches
 from mx_rec.saver import _restoring, saver
 from mx_rec.saver._lenient import Allowed, allowed, lenient
 from mx_rec.transaction import _lock
@@ -28,10 +29,11 @@ COLLECTION = "ASCEND_GLOBAL_HASHTABLE_COLLECTION"
 
 @pytest.fixture(autouse=True)
 def installed():
-    saver.install()
+    patches.install()
     with tf.Graph().as_default():  # else TensorFlow 2 runs a Saver eagerly
         yield
-    saver.uninstall()
+    saver.close()
+    patches.uninstall()
     native_table.clear_all()
 
 
@@ -701,14 +703,15 @@ def test_tables_beside_a_foreign_dense_part_are_an_error_unless_allowed(saved, l
 
 def test_uninstall_puts_tensorflows_methods_back():
     ours = [getattr(tf_saver.Saver, name) for name in ("_build", "save", "restore")]
-    saver.install()  # again: changes nothing
+    patches.install()  # again: changes nothing
     assert [getattr(tf_saver.Saver, name) for name in ("_build", "save", "restore")] == ours
-    saver.uninstall()
-    saver.uninstall()
+    for _ in range(2):
+        saver.close()
+        patches.uninstall()
     for name in ("_build", "save", "restore"):
         method = getattr(tf_saver.Saver, name)
         assert method not in ours and method.__module__ == tf_saver.__name__
-    saver.install()
+    patches.install()
     assert [getattr(tf_saver.Saver, name) for name in ("_build", "save", "restore")] == ours
     assert v1.train.Saver is tf_saver.Saver
 
@@ -735,7 +738,8 @@ def test_without_tables_everything_is_stock(tmp_path):
     (tmp_path / "ours").mkdir()
     (tmp_path / "stock").mkdir()
     ours = run(str(tmp_path / "ours"))
-    saver.uninstall()
+    saver.close()
+    patches.uninstall()
     assert run(str(tmp_path / "stock")) == ours
 
 

@@ -6,7 +6,8 @@ import types
 import pytest
 import tensorflow as tf
 
-from mx_rec.saver import _timers, saver, wait
+from mx_rec._tf import patches
+from mx_rec.saver import _timers, wait
 from mx_rec.saver.incremental_test import assert_restores, contents, kinds
 from mx_rec.saver.saver_test import Model, fill, installed
 from mx_rec.util.initialize import init, terminate_config_initializer
@@ -24,7 +25,7 @@ def incremental(request):
         save_delta_checkpoints_secs=DELTA,
         is_async_checkpoint=request.param,
     )
-    saver.install()
+    patches.install()
     yield
     terminate_config_initializer()
 
@@ -146,7 +147,7 @@ def test_listeners_see_checkpoints_in_their_place(incremental, clock, tmp_path):
 def test_without_it_the_hook_keeps_its_own_interval(clock, tmp_path):
     init()
     try:
-        saver.install()
+        patches.install()
         Trained().train(tmp_path, clock, (1000, 2000, 3000, 4000), save_checkpoint_steps=2)
     finally:
         terminate_config_initializer()

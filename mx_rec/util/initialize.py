@@ -116,11 +116,13 @@ def terminate_config_initializer() -> None:
         return
     failure = None
     # Only what was ever loaded needs undoing; a script that failed early must not load libraries to end.
-    if "mx_rec._tf.patches" in sys.modules:
+    if "mx_rec.saver.saver" in sys.modules:
         try:
-            sys.modules["mx_rec._tf.patches"].uninstall()
+            sys.modules["mx_rec.saver.saver"].close()
         except RuntimeError as error:  # of a save in the background; the rest must end all the same
             failure = error
+    if "mx_rec._tf.patches" in sys.modules:
+        sys.modules["mx_rec._tf.patches"].uninstall()
     if "mx_rec._tables.sparse_table" in sys.modules:
         sys.modules["mx_rec._tables.sparse_table"].forget_tiers()
     for module in ("mx_rec._tables.graphs", "mx_rec._tables.trackings"):
