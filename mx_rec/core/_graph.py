@@ -65,8 +65,9 @@ class GraphState:
     initializers: dict[bool, object] = dataclasses.field(default_factory=dict)
     is_started: bool = False
     has_session: bool = False
-    # sessions that have run the graph
+    # sessions that have run the graph, and those that did so before it had a table
     runners: weakref.WeakSet = dataclasses.field(default_factory=weakref.WeakSet)
+    early_runners: weakref.WeakSet = dataclasses.field(default_factory=weakref.WeakSet)
     # tables that nothing trains, and that the log says so of
     warned_of: set[str] = dataclasses.field(default_factory=set)
 

@@ -15,7 +15,8 @@ def facts_of(table) -> tuple:
 
 
 def observer(session):
-    """Call when a session was made: what shall see its runs (core/_watch.py)."""
+    """Call when a session of a graph with tables was made, or its graph gets them: what shall see its runs
+    (core/_watch.py)."""
     state = _graph.state(session.graph)
     is_first, state.has_session = not state.has_session, True
     tables = []

@@ -3,10 +3,9 @@
 import importlib
 
 # Modules with a list `PATCHES` (mx_rec/_patch.py).
-_EARLY = ("mx_rec.core._meta_graph", "mx_rec.graph._eos", "mx_rec.graph._structure")
+_EARLY = ("mx_rec.core._meta_graph", "mx_rec.graph._eos", "mx_rec.graph._guard", "mx_rec.graph._structure")
 _MODULES = (
     *_EARLY,
-    "mx_rec.graph._guard",
     "mx_rec.graph._monitored",
     "mx_rec.saver._estimator",
     "mx_rec.saver._warm_start",

@@ -10,29 +10,44 @@ import tensorflow as tf
 from mx_rec.core import _graph
 
 
-def watch(session, observers) -> None:
-    """Calls `observer(ops, is_lookup)` for each of `observers` before every run of `session` up to the first that needs
-    a lookup. `ops` are the fetched ones. If an observer raises an error, the run fails, and the next is looked at, too.
+def watch(session, begin) -> None:
+    """Calls `observer(ops, is_lookup)` for each observer in `begin(session)` before every run of `session` up to the
+    first that needs a lookup. `ops` are the fetched ones. If an observer raises an error, the run fails, and the next
+    is looked at, too. `begin` is called when the session's graph has a table: now, or before the first run from then.
     """
-    session._mx_rec_watch = _Watch(session, observers)
+    session._mx_rec_watch = _Watch(session, begin)
     session.run = session._mx_rec_watch.run
 
 
-def is_running(graph) -> bool:
-    """Whether a session that is still open has run `graph`. TensorFlow ignores changes of ops for such a session."""
-    return any(not session._closed for session in _graph.state(graph).runners)
+def is_running(graph, before_tables=False) -> bool:
+    """Whether a session that is still open has run `graph`. TensorFlow ignores changes of ops for such a session.
+    `before_tables`: also if it did so only before there was a table, which matters where other ops are changed."""
+    state = _graph.state(graph)
+    sessions = [*state.runners, *(state.early_runners if before_tables else ())]
+    return any(not session._closed for session in sessions)
 
 
 class _Watch:
     """Stands in for the `run` of a session until it runs a lookup."""
 
-    def __init__(self, session, observers):
+    def __init__(self, session, begin):
         self._session = weakref.ref(session)  # a cycle would keep it from being closed
-        self._observers = observers
+        self._begin = begin
+        self._observers = None  # it has not begun
         self._seen = set()  # names of ops that need no lookup
+        self._begins(session)
+
+    def _begins(self, session):
+        """Whether there is something to observe, now or already."""
+        if self._observers is None and _graph.state(session.graph).tables:
+            self._observers = self._begin(session)
+        return self._observers is not None
 
     def run(self, *arguments, **keywords):
         session = self._session()
+        if not self._begins(session):
+            _graph.state(session.graph).early_runners.add(session)
+            return type(session).run(session, *arguments, **keywords)
         ops = _ops_of(session.graph, arguments[0] if arguments else keywords.get("fetches"))
         is_lookup = self._reads_tables(ops)
         for observer in self._observers:

@@ -12,17 +12,20 @@ from mx_rec.graph._find import reads_dataset
 
 def _init(self, target="", graph=None, config=None):
     given = tf.compat.v1.get_default_graph() if graph is None else graph
-    has_tables = bool(_graph.state(given).tables)
-    if has_tables and given.finalized:  # as for a monitored session: nobody can modify it any more
+    # As for a monitored session: nobody can modify it any more.
+    if getattr(given, "finalized", False) and _graph.state(given).tables:
         try:
             _check_modified(given)
         except RuntimeError:
             self._session = None  # its destructor looks for it
             raise
     PATCHES[0].stock(self, target, graph, config)
-    if has_tables:
-        _ending.remember(self)
-        _watch.watch(self, [_Checks(given), _initialization.observer(self)])
+    _watch.watch(self, _begin)  # tables may come later
+
+
+def _begin(session):
+    _ending.remember(session)
+    return [_Checks(session.graph), _initialization.observer(session)]
 
 
 class _Checks:

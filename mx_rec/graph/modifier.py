@@ -115,7 +115,7 @@ def _modify(graph):
             slices[lookup.plan.name] = found
         except _find.Stays as reason:
             report.stayed.append(_report.Stayed(lookup.name, lookup.table.table_name, str(reason)))
-    is_late = bool(slices) and _watch.is_running(graph)
+    is_late = bool(slices) and _watch.is_running(graph, before_tables=True)
     if is_late:
         logger.warning(
             "graph modification: a session has run the graph before, and TensorFlow ignores changes for it; all "
