@@ -9,6 +9,7 @@ saves such a model again; `freeze` and `load_tables` are for programs that keep 
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from collections.abc import Sequence
@@ -61,18 +62,26 @@ def save(model: Any, export_dir: str, loaded_from: str, **keywords: Any) -> None
     """Saves a model that `tf.saved_model.load` gave, or one that contains it, to `export_dir`, with the tables.
 
     Args:
-        model: for `tf.saved_model.save`, as are the `keywords` (signatures, options).
+        model: for `tf.saved_model.save`, as are the `keywords` (signatures, options). Without `signatures`, those that
+            `model` was loaded with, if it was.
         export_dir: the new directory.
         loaded_from: the directory that the model with tables was loaded from; its tables are copied.
 
-    `tf.saved_model.save` alone copies what it knows of: the new model could not be loaded without the old one.
+    `tf.saved_model.save` alone copies what it knows of: the new model could not be loaded without the old one, and
+    would have no signatures.
     Raises ValueError if `loaded_from` has no tables, or is `export_dir` itself.
     """
     import tensorflow as tf
 
+    from mx_rec.saver import _directory, _manifest
+
     source, target = (os.path.join(path, "variables", "sparse-variables") for path in (loaded_from, export_dir))
-    if not os.path.isdir(source):
-        raise ValueError(f"`loaded_from` must be the directory of a model with tables, but there is no '{source}'")
+    manifest = _manifest.read(source)
+    if manifest is None:
+        raise ValueError(
+            "`loaded_from` must be the directory of a model with tables, but there is no "
+            f"'{os.path.join(source, _manifest.NAME)}'"
+        )
     if os.path.realpath(loaded_from) == os.path.realpath(export_dir):
         raise ValueError(f"`export_dir` must be another directory than `loaded_from`, got '{export_dir}' for both")
     # The tables first: TensorFlow writes saved_model.pb last, and without that there is no model.
@@ -83,7 +92,10 @@ def save(model: Any, export_dir: str, loaded_from: str, **keywords: Any) -> None
         os.rename(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    tf.saved_model.save(model, export_dir, **keywords)
+    signatures = getattr(model, "signatures", None)
+    tf.saved_model.save(model, export_dir, **{**({"signatures": dict(signatures)} if signatures else {}), **keywords})
+    dense = _directory.dense_crc32c(os.path.join(export_dir, "variables", "variables"))
+    _manifest.write(dataclasses.replace(manifest, dense_index_crc32c=dense), target)
 
 
 def _serve_op(graph):

@@ -8,7 +8,7 @@ import tensorflow as tf
 from mx_rec.core.embedding import sparse_lookup
 from mx_rec.graph import GraphModifierHook, LookupSubgraphSlicerHook, OrphanLookupKeySlicerHook, last_report
 from mx_rec.optimizers import lazy_adam
-from mx_rec.util.initialize import get_target_batch, init, terminate_config_initializer
+from mx_rec.util.initialize import get_initializer, get_target_batch, init, terminate_config_initializer
 
 v1 = tf.compat.v1
 STEPS = 12
@@ -165,3 +165,16 @@ def test_all_lookups_of_a_batch_move_after_a_slicer_moved_ops_of_some(batches):
     if batches == 1:  # which of two gets which batch is up to TensorFlow
         tf.nest.map_structure(np.testing.assert_array_equal, values, expected)
         model.assert_same_rows(rows, expected_rows)
+
+
+def test_after_a_slicer_an_iterator_has_the_initializer_of_the_script_alone():
+    with model.process(), tf.Graph().as_default():
+        v1.train.get_or_create_global_step()
+        words = tf.data.Dataset.from_tensor_slices(np.array([f"city {n}" for n in range(48)])).batch(4)
+        batch = v1.data.make_initializable_iterator(words).get_next()
+        ids = tf.strings.to_hash_bucket_fast(batch, 100)
+        total = tf.reduce_sum(sparse_lookup(model.table("t"), ids, modify_graph=True))
+        hooks = [LookupSubgraphSlicerHook(TYPES), GraphModifierHook()]
+        with v1.train.MonitoredTrainingSession(hooks=hooks) as session:
+            assert np.isfinite(session.run(total))
+        assert get_initializer(True).type == "MakeIterator"

@@ -1,5 +1,6 @@
 """Graph modification: it changes where ids are computed and prepared, and no value."""
 
+import contextlib
 import dataclasses
 import glob
 import logging
@@ -503,32 +504,44 @@ def test_a_forgotten_modification_is_noticed_at_the_first_run_that_needs_a_looku
         for _ in range(2):
             with pytest.raises(RuntimeError, match="t/mine.*modify_graph_and_start_emb_cache"):
                 session.run(embeddings)
+    with tf.Graph().as_default(), v1.Session() as session:  # which is there before the table
+        iterator, batch = numbers()
+        embeddings = sparse_lookup(model.table("t"), batch["x"], modify_graph=True, name="mine")
+        session.run([iterator.initializer, v1.global_variables_initializer()])
+        with pytest.raises(RuntimeError, match="t/mine.*modify_graph_and_start_emb_cache"):
+            session.run(embeddings)
     with tf.Graph().as_default(), v1.Session() as session:  # another graph is nobody's business
         assert session.run(tf.constant(1)) == 1
 
 
 def train_with_a_session_made(before):
-    """(rows, losses) of a training whose session is made, or has run already, before the graph is modified."""
-    with model.process():
+    """(rows, losses) of a training whose session is made, or has run already, before the graph is modified; "read":
+    even before there was a table."""
+    with model.process(), contextlib.ExitStack() as sessions:
         iterator, batch = numbers(is_one_shot=False)
+        if before == "read":
+            session = sessions.enter_context(v1.Session())
+            session.run(iterator.initializer)
+            session.run(batch["x"])
         table = model.table("t", v1.truncated_normal_initializer(seed=1))
         loss = tf.reduce_sum(sparse_lookup(table, batch["x"] * 3 % 7, modify_graph=True) ** 2)
         train_op = lazy_adam.create_hash_optimizer(0.1).minimize(loss)
         initialize = v1.global_variables_initializer()
         if before == "nothing":
             modify_graph_and_start_emb_cache()
-        with v1.Session() as session:
-            if before == "initialized":
-                session.run(initialize)
-            modify_graph_and_start_emb_cache()
-            session.run([] if before == "initialized" else initialize)
-            session.run(get_initializer(True))
-            found = until_end(session, [train_op, loss, batch["x"]])
-            assert "run" not in vars(session), "later steps cost nothing"
+        if before != "read":
+            session = sessions.enter_context(v1.Session())
+        if before == "initialized":
+            session.run(initialize)
+        modify_graph_and_start_emb_cache()
+        session.run([] if before == "initialized" else initialize)
+        session.run(get_initializer(True))
+        found = until_end(session, [train_op, loss, batch["x"]])
+        assert "run" not in vars(session), "later steps cost nothing"
         return {"t": model.dump(table)}, [(loss, x.tolist()) for _, loss, x in found], last_report()
 
 
-@pytest.mark.parametrize(("before", "moved"), [("made", 1), ("initialized", 0)])
+@pytest.mark.parametrize(("before", "moved"), [("made", 1), ("initialized", 0), ("read", 0)])
 def test_a_session_that_was_there_before_the_modification_trains_the_same_rows(before, moved, caplog):
     with caplog.at_level(logging.WARNING, logger="mx_rec"):
         rows, found, report = train_with_a_session_made(before)

@@ -2,12 +2,15 @@
 
 import html.parser
 import os
+import re
 
 import checkpoint_tools_test
 import model
 import numpy as np
 import pytest
 from checkpoint_tools_test import STEPS, flip, write_original
+
+from mx_rec.cli import _charts
 
 # Its fixtures: a run with checkpoints of STEPS, and one whose table counts its keys.
 original, run = checkpoint_tools_test.original, checkpoint_tools_test.run
@@ -224,3 +227,12 @@ def test_many_tables_share_the_last_colour(tmp_path, report):
             write_original(tmp_path / f"sparse-model-{step}", [1, 2, 3], table=f"t{name}")
     page = report(tmp_path / "model-1", tmp_path / "model-2")[1]
     assert "4 other tables" in page.texts
+
+
+@pytest.mark.parametrize("bins", [1, 5, 14, 40])
+def test_texts_below_columns_do_not_overlap(bins):
+    spans = [(1, 1, 3)] + [(2**i, 2 ** (i + 1) - 1, 5) for i in range(1, bins)]
+    svg = _charts.columns(spans, "count", "How often")
+    below = re.findall(r'<text x="([\d.]+)" y="206" text-anchor="middle">([^<]+)<', svg)
+    edges = [(float(x) - 3.5 * len(label), float(x) + 3.5 * len(label)) for x, label in below]
+    assert edges and all(right <= left for (_, right), (left, _) in zip(edges, edges[1:]))

@@ -83,6 +83,17 @@ def test_a_second_session_of_a_graph_that_initializes_its_variables_is_warned_of
     assert len(warnings(caplog)) == 2
 
 
+def test_a_session_that_was_made_before_the_tables_is_warned_of_too(started, caplog):
+    run(1, 2)
+    with tf.Graph().as_default(), v1.Session() as session:
+        table = model.table("a")
+        train = create_hash_optimizer(0.1).minimize(tf.reduce_sum(sparse_lookup(table, tf.constant([1]))))
+        session.run(v1.global_variables_initializer())
+        session.run(train)
+    (message,) = warnings(caplog)
+    assert "table 'a' goes on with 2 rows of an earlier training" in message
+
+
 def test_rows_that_were_restored_warm_started_or_reset_are_no_cause_for_alarm(started, caplog, tmp_path):
     first = run(1, 2)
     with first.session() as session:

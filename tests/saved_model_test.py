@@ -15,6 +15,7 @@ import tensorflow as tf
 from estimators import Job, data_of, evaluation_data
 
 from mx_rec import serving
+from mx_rec.__main__ import main
 from mx_rec.core.embedding import create_table, sparse_lookup
 from mx_rec.saver import export, warm_start
 
@@ -208,7 +209,7 @@ _SAVE_AGAIN = """
 import mx_rec.serving
 import tensorflow as tf
 loaded = tf.saved_model.load({old!r})
-mx_rec.serving.save(loaded, {new!r}, {old!r}, signatures=dict(loaded.signatures))
+mx_rec.serving.save(loaded, {new!r}, {old!r})
 class Wrapper(tf.Module):
     def __init__(self):
         self.inner = loaded
@@ -235,6 +236,7 @@ def test_a_loaded_model_is_saved_again_with_its_tables(default, tmp_path):
     shutil.rmtree(names["old"])
     for name in ("new", "outer"):
         np.testing.assert_array_equal(answer(names[name], "v2", tmp_path), expected)
+        assert main(["verify", names[name]]) == 0
 
 
 def test_a_frozen_graph_answers_in_another_process_once_its_tables_are_loaded(tmp_path):

@@ -41,6 +41,18 @@ def test_a_table_that_only_a_dense_optimizer_trains_on_is_told_once_with_the_lin
     assert not any("nothing trains" in message for message in warnings_of_a_session(caplog))
 
 
+def test_a_session_that_was_made_before_the_table_tells_it_too(started, caplog):
+    with caplog.at_level(logging.WARNING, logger="mx_rec"), v1.Session() as session:
+        assert session.run(tf.constant(1)) == 1
+        train = v1.train.AdamOptimizer().minimize(loss_of(lookup()))
+        session.run(v1.global_variables_initializer())
+        for _ in range(2):
+            session.run(train)
+        assert "run" not in vars(session), "later steps cost nothing"
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "table 't' gets rows, but nothing trains them" in message
+
+
 def test_a_table_that_is_left_out_beside_one_that_is_trained_is_told(started, caplog):
     first, second = lookup("first"), lookup("second")
     variable = started.get_collection("ASCEND_GLOBAL_HASHTABLE_COLLECTION")[0]

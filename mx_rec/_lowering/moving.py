@@ -48,7 +48,7 @@ def move(graph) -> None:
             slices[lookup.plan.name] = found
         except finding.Stays as reason:
             report.stayed.append(reports.Stayed(lookup.name, lookup.table.table_name, str(reason)))
-    is_late = bool(slices) and graphs.is_running(graph)
+    is_late = bool(slices) and graphs.is_running(graph, before_tables=True)
     if is_late:
         logger.warning(
             "graph modification: a session has run the graph before, and TensorFlow ignores changes for it; all "

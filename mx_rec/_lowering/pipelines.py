@@ -71,8 +71,11 @@ def extend(source, function, limit):
                 get_next._update_input(0, unused._iterator_resource)
         else:
             datasets = [dataset_of(maker.inputs[0]) for maker in source.makers]
-            iterator = v1.data.make_initializable_iterator(datasets[0])
-            # The script's own initializers now prepare the new iterator; the old one stays without data.
+            # The script's own initializers now prepare the new iterator, which has no other; the old one stays without
+            # data.
+            iterator = v1.data.Iterator.from_structure(
+                v1.data.get_output_types(datasets[0]), v1.data.get_output_shapes(datasets[0])
+            )
             for maker, dataset in zip(source.makers, datasets):
                 maker._update_input(0, dataset._variant_tensor)
                 maker._update_input(1, iterator._iterator_resource)

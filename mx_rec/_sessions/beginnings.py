@@ -10,7 +10,8 @@ from mx_rec._tables import graphs
 
 
 def observer(session):
-    """Call when a session was made: what shall see its runs (_sessions/watching.py)."""
+    """Call when a session of a graph with tables was made, or its graph gets them: what shall see its runs
+    (_sessions/watching.py)."""
     state = graphs.state(session.graph)
     is_first, state.has_session = not state.has_session, True
     tables = []

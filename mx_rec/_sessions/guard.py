@@ -12,17 +12,20 @@ from mx_rec._tf.patch import Patch
 
 def _init(self, target="", graph=None, config=None):
     given = tf.compat.v1.get_default_graph() if graph is None else graph
-    has_tables = bool(graphs.state(given).tables)
-    if has_tables and given.finalized:  # as for a monitored session: nobody can modify it any more
+    # As for a monitored session: nobody can modify it any more.
+    if getattr(given, "finalized", False) and graphs.state(given).tables:
         try:
             _check_modified(given)
         except RuntimeError:
             self._session = None  # its destructor looks for it
             raise
     PATCHES[0].stock(self, target, graph, config)
-    if has_tables:
-        ending.remember(self)
-        watching.watch(self, [_Checks(given), beginnings.observer(self)])
+    watching.watch(self, _begin)  # tables may come later
+
+
+def _begin(session):
+    ending.remember(session)
+    return [_Checks(session.graph), beginnings.observer(session)]
 
 
 class _Checks:

@@ -10,24 +10,36 @@ import tensorflow as tf
 from mx_rec._tables import graphs
 
 
-def watch(session, observers) -> None:
-    """Calls `observer(ops, is_lookup)` for each of `observers` before every run of `session` up to the first that needs
-    a lookup. `ops` are the fetched ones. If an observer raises an error, the run fails, and the next is looked at, too.
+def watch(session, begin) -> None:
+    """Calls `observer(ops, is_lookup)` for each observer in `begin(session)` before every run of `session` up to the
+    first that needs a lookup. `ops` are the fetched ones. If an observer raises an error, the run fails, and the next
+    is looked at, too. `begin` is called when the session's graph has a table: now, or before the first run from then.
     """
-    session._mx_rec_watch = _Watch(session, observers)
+    session._mx_rec_watch = _Watch(session, begin)
     session.run = session._mx_rec_watch.run
 
 
 class _Watch:
     """Stands in for the `run` of a session until it runs a lookup."""
 
-    def __init__(self, session, observers):
+    def __init__(self, session, begin):
         self._session = weakref.ref(session)  # a cycle would keep it from being closed
-        self._observers = observers
+        self._begin = begin
+        self._observers = None  # it has not begun
         self._seen = set()  # names of ops that need no lookup
+        self._begins(session)
+
+    def _begins(self, session):
+        """Whether there is something to observe, now or already."""
+        if self._observers is None and graphs.state(session.graph).tables:
+            self._observers = self._begin(session)
+        return self._observers is not None
 
     def run(self, *arguments, **keywords):
         session = self._session()
+        if not self._begins(session):
+            graphs.state(session.graph).early_runners.add(session)
+            return type(session).run(session, *arguments, **keywords)
         ops = _ops_of(session.graph, arguments[0] if arguments else keywords.get("fetches"))
         is_lookup = self._reads_tables(ops)
         for observer in self._observers:

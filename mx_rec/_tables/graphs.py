@@ -65,8 +65,9 @@ class GraphState:
     initializers: dict[bool, object] = dataclasses.field(default_factory=dict)
     is_started: bool = False
     has_session: bool = False
-    # sessions that have run the graph
+    # sessions that have run the graph, and those that did so before it had a table
     runners: weakref.WeakSet = dataclasses.field(default_factory=weakref.WeakSet)
+    early_runners: weakref.WeakSet = dataclasses.field(default_factory=weakref.WeakSet)
     # tables that nothing trains, and that the log says so of
     warned_of: set[str] = dataclasses.field(default_factory=set)
 
@@ -136,9 +137,12 @@ def is_top_level(graph) -> bool:
     return current is graph and current._get_control_flow_context() is None
 
 
-def is_running(graph) -> bool:
-    """Whether a session that is still open has run `graph`. TensorFlow ignores changes of ops for such a session."""
-    return any(not session._closed for session in state(graph).runners)
+def is_running(graph, before_tables=False) -> bool:
+    """Whether a session that is still open has run `graph`. TensorFlow ignores changes of ops for such a session.
+    `before_tables`: also if it did so only before there was a table, which matters where other ops are changed."""
+    found = state(graph)
+    sessions = [*found.runners, *(found.early_runners if before_tables else ())]
+    return any(not session._closed for session in sessions)
 
 
 def forget_all() -> None:

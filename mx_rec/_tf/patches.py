@@ -3,11 +3,10 @@
 import importlib
 
 # Modules with a list `PATCHES` (mx_rec/_tf/patch.py), by name: they belong to rooms that stand on this one.
-_EARLY = ("mx_rec._tables.meta_graph", "mx_rec._tf.eos", "mx_rec._tf.structure")
+_EARLY = ("mx_rec._tables.meta_graph", "mx_rec._sessions.guard", "mx_rec._tf.eos", "mx_rec._tf.structure")
 _MODULES = (
     "mx_rec.saver.saver",
     *_EARLY,
-    "mx_rec._sessions.guard",
     "mx_rec._sessions.monitored",
     "mx_rec.saver._estimator",
     "mx_rec.saver._warm_start",

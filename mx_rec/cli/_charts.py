@@ -12,6 +12,7 @@ from typing import Callable, Optional
 
 _WIDTH, _HEIGHT = 520, 232
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 14, 42
+_CHARACTER = 7  # about the width of one
 COLORS = 6  # of lines, as many as the style has
 
 
@@ -103,7 +104,7 @@ def columns(bins: Sequence[tuple[int, int, int]], title: str, words: str) -> str
     spans = [brief(first) if first == last else f"{brief(first)}–{brief(last)}" for first, last, _ in bins]
     for i, (span, (_, _, n)) in enumerate(zip(spans, bins)):
         plot.bar(plot.at(i), plot.at(i + 1), n, span)
-    every = -(-len(bins) // 8)
+    every = math.ceil(_CHARACTER * (1 + max(map(len, spans))) / (plot.at(1) - plot.at(0)))
     plot.ticks([(plot.at(i + 0.5), spans[i]) for i in range(0, len(bins), every)])
     return plot.svg()
 
@@ -184,8 +185,8 @@ class _Plot:
     def ticks(self, marks: Sequence[tuple[float, str]]) -> None:
         """Writes numbers below, at these places."""
         for left, label in marks:
-            # About 7 wide each; at the edge, what would stand out of the picture moves in.
-            left = min(left, _WIDTH - 3.5 * len(label))
+            # At the edge, what would stand out of the picture moves in.
+            left = min(left, _WIDTH - _CHARACTER / 2 * len(label))
             self.add(f'<text x="{left:.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">{text(label)}</text>')
 
     def svg(self) -> str:
