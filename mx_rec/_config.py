@@ -1,7 +1,4 @@
-"""The process's configuration: read once by `init`, frozen, asked by everybody.
-
-Nothing else in the package reads the environment or keeps settings.
-"""
+"""What a process can be told: the keywords of `init`, and the variables of the environment."""
 
 import dataclasses
 import os
@@ -78,25 +75,6 @@ class Config:
             raise ValueError(
                 "`is_incremental_checkpoint=True` needs `save_checkpoint_due_time` and `save_delta_checkpoints_secs`"
             )
-
-
-@dataclasses.dataclass
-class _Process:
-    config: Optional[Config] = None
-    hashtable_collection: str = "ASCEND_GLOBAL_HASHTABLE_COLLECTION"
-    if_load: bool = False
-    optimizer: Optional[object] = None  # the sparse optimizer that was made last
-    feature_specs: dict[str, object] = dataclasses.field(default_factory=dict)  # that an insert function has seen
-
-
-process = _Process()
-
-
-def current() -> Config:
-    """The configuration; EnvironmentError before `init`."""
-    if process.config is None:
-        raise OSError(NOT_INITIALIZED)
-    return process.config
 
 
 # By what variables each launcher tells a process how many it has started, and which of them it is.

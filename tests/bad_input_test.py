@@ -24,7 +24,7 @@ v1 = tf.compat.v1
 def graph():
     with tf.Graph().as_default() as graph:
         yield graph
-    from mx_rec._config import process
+    from mx_rec._process import process
 
     if process.config is not None:
         terminate_config_initializer()

@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 import training
 
+from mx_rec._process import part
 from mx_rec.checkpoint import _manifest, _owner, _table_files
 from mx_rec.cli import diff
 from mx_rec.reading import _finding, _reading
@@ -876,10 +877,10 @@ def test_export_writes_a_dict_of_unsigned_keys(tmp_path, tool, log):
 
 
 def test_export_with_nothing_to_export_warns(monkeypatch, tmp_path, log):
-    monkeypatch.setattr(sparse.saver, "_last_sparse_dir", None)
+    monkeypatch.setattr(part(sparse.saver._Last), "sparse_dir", None)
     assert export() == 0
     assert "has saved no tables yet" in log.text
-    monkeypatch.setattr(sparse.saver, "_last_sparse_dir", str(tmp_path / "gone"))
+    monkeypatch.setattr(part(sparse.saver._Last), "sparse_dir", str(tmp_path / "gone"))
     assert export() == 0
     assert "no longer there" in log.text
 
@@ -891,7 +892,7 @@ def test_export_checks_its_argument(bad):
 
 
 def test_a_killed_export_leaves_no_half_file(run, monkeypatch):
-    monkeypatch.setattr(sparse.saver, "_last_sparse_dir", str(run / "sparse-model-9"))
+    monkeypatch.setattr(part(sparse.saver._Last), "sparse_dir", str(run / "sparse-model-9"))
     monkeypatch.setattr(np, "save", lambda file, rows: file.write(b"half") and 1 / 0)
     with pytest.raises(ZeroDivisionError):
         export()

@@ -27,6 +27,7 @@ ROOMS = (
     ("__init__",),
     ("_check", "constants"),
     ("_config",),
+    ("_process",),  # all that changes
     ("_native",),  # the C interface of the core
     ("checkpoint",),
     ("transaction",),
@@ -47,7 +48,7 @@ ROOMS = (
     ("__main__",),
 )
 # What imports no TensorFlow, so that tools start in a moment and need none.
-WITHOUT_TENSORFLOW = ("_check", "_config", "_native", "checkpoint", "transaction", "reading")
+WITHOUT_TENSORFLOW = ("_check", "_config", "_process", "_native", "checkpoint", "transaction", "reading")
 
 
 def _room(module):

@@ -58,7 +58,7 @@ def train(directory, steps):
 @pytest.fixture(autouse=True)
 def ended():
     yield
-    from mx_rec._config import process
+    from mx_rec._process import process
 
     if process.config is not None:
         terminate_config_initializer()

@@ -10,7 +10,7 @@ import dataclasses
 import sys
 from typing import Optional
 
-from mx_rec import _config
+from mx_rec import _process
 from mx_rec._ops import library
 from mx_rec._tables import graphs
 from mx_rec._tf.attributes import set_entry
@@ -104,7 +104,7 @@ def prepare(ids, layout, times=(), name="prepare"):
 
 def needs_groups(is_train) -> bool:
     """Whether batches must be grouped: to be trained on, and with static shape to count their different ids."""
-    return not _config.current().use_dynamic or is_train
+    return not _process.config().use_dynamic or is_train
 
 
 def of_plan(plan) -> Commit:

@@ -6,7 +6,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from mx_rec import _config
+from mx_rec import _process
 from mx_rec._log import logger
 from mx_rec._lowering import finding, merging, pipelines, reports
 from mx_rec._tables import graphs
@@ -137,7 +137,7 @@ def _structure(get_next, lookup):
 
 def _replace(source, lookups, slices, report):
     """Moves the lookups of one iterator."""
-    config = _config.current()
+    config = _process.config()
     batches = [_batch(one, _lookups_of(one, lookups, slices), slices) for one in source.get_nexts]
     modes = {lookup.is_train for batch in batches for lookup in batch.lookups}
     makers = source.makers

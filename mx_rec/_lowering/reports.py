@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from mx_rec._process import Part, part
+
 
 @dataclasses.dataclass(frozen=True)
 class Moved:
@@ -56,14 +58,18 @@ class Report:
         return "\n".join(map(str, [*self.moved, *self.stayed, *self.fused])) or "nothing was changed"
 
 
-_last = Report()
+class _Last(Part):
+    lasts = True
+
+    def __init__(self):
+        self.report = Report()
 
 
 def last_report() -> Report:
     """What the last graph modification of this process did."""
-    return _last
+    return part(_Last).report
 
 
-def remember(report) -> None:
-    global _last
-    _last = report
+def remember(report: Report) -> None:
+    """Makes `report` the last one."""
+    part(_Last).report = report

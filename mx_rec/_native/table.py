@@ -10,6 +10,7 @@ import numpy as np
 
 from mx_rec._native import library
 from mx_rec._native.errors import NOT_FOUND, check
+from mx_rec._process import Part, part, process
 
 _I64 = ctypes.POINTER(ctypes.c_int64)
 _F32 = ctypes.POINTER(ctypes.c_float)
@@ -142,7 +143,7 @@ class NativeTable:
                 ctypes.c_int32(len(tier.paths)),
             )
         )
-        _known[name] = self
+        part(_Registry).known[name] = self
 
     def set_slots(self, slots: Sequence[tuple[str, float]]) -> None:
         """Makes room in every row for the optimizer's slots: (checkpoint name, initial value) each."""
@@ -328,24 +329,28 @@ class Eviction:
             library.core().mxrec_eviction_end(self._handle)
 
 
-_generation = 0
-# The tables of the process, by name.
-_known: dict[str, NativeTable] = {}
+class _Registry(Part):
+    """The tables of the process."""
+
+    def __init__(self):
+        self.known: dict[str, NativeTable] = {}  # by name
+
+    def close(self):
+        clear_all()
 
 
 def known() -> dict[str, NativeTable]:
     """The tables of the process that exist now, by name, whatever graph has them."""
-    return dict(_known)
+    return dict(part(_Registry).known)
 
 
 def generation() -> int:
     """How often all tables of the process were forgotten: what tells a table from a later one of the same name."""
-    return _generation
+    return process.generation
 
 
 def clear_all() -> None:
     """Forgets every table of the process."""
-    global _generation
-    _generation += 1
-    _known.clear()
+    process.generation += 1
+    part(_Registry).known.clear()
     library.core().mxrec_registry_clear()

@@ -14,24 +14,34 @@ from tensorflow.python.client import session as tf_session
 from tensorflow.python.client.pywrap_tf_session import TF_CloseSession, TF_DeleteSession
 
 from mx_rec._log import logger
+from mx_rec._process import Part, part
 
 # How long a generator may take for an element; one that blocks for ever must not keep the process from ending.
 _SECONDS = 10.0
-_sessions: "weakref.WeakSet[tf_session.BaseSession]" = weakref.WeakSet()
+
+
+class _Sessions(Part):
+    """Those to end at exit."""
+
+    lasts = True
+
+    def __init__(self):
+        self.all: weakref.WeakSet[tf_session.BaseSession] = weakref.WeakSet()
 
 
 def remember(session) -> None:
     """Ends `session` when the interpreter exits, if it is still there."""
-    if not _sessions:
+    sessions = part(_Sessions).all
+    if not sessions:
         atexit.unregister(_end_all)  # so that it is there once, and runs before all that was registered earlier
         atexit.register(_end_all)
-    _sessions.add(session)
+    sessions.add(session)
 
 
 def _end_all():
     running = _in_other_threads()
     taken = []
-    for session in list(_sessions):
+    for session in list(part(_Sessions).all):
         # To delete a session under a thread that runs it would be a crash instead of a wait.
         if session._session is not None and id(session) not in running:
             # From here on nobody else deletes it, and waits.

@@ -55,4 +55,4 @@ def _check_modified(graph):
         )
 
 
-PATCHES = [Patch(lambda: tf_session.BaseSession, "__init__", _init)]
+PATCHES = [Patch(lambda: tf_session.BaseSession, "__init__", _init, "what a graph lacks is told when it runs")]

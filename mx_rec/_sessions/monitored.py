@@ -19,4 +19,4 @@ def _finalize(self):
     return PATCHES[0].stock(self)
 
 
-PATCHES = [Patch(lambda: monitored_session.Scaffold, "finalize", _finalize)]
+PATCHES = [Patch(lambda: monitored_session.Scaffold, "finalize", _finalize, "the pipeline starts by itself")]

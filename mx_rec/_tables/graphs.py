@@ -6,6 +6,7 @@ from typing import Optional
 
 from mx_rec._log import logger
 from mx_rec._native import table as native_table
+from mx_rec._process import process
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,10 +78,6 @@ class GraphState:
         return [lookup for lookup in self.tensor_lookups if lookup.moves]
 
 
-# Counts terminations: a state of an earlier count belongs to tables that are gone.
-_generation = 0
-
-
 def state(graph=None) -> GraphState:
     """The state of `graph`, by default the default graph; inside tf.cond and the like, of the graph around it.
 
@@ -92,9 +89,9 @@ def state(graph=None) -> GraphState:
         graph = tf.compat.v1.get_default_graph()
     graph = outermost(graph)
     generation, found = getattr(graph, "_mx_rec_state", (None, None))
-    if generation != _generation:
+    if generation != process.generation:  # of tables that are gone
         found = GraphState()
-        graph._mx_rec_state = (_generation, found)
+        graph._mx_rec_state = (process.generation, found)
     return found
 
 
@@ -143,9 +140,3 @@ def is_running(graph, before_tables=False) -> bool:
     found = state(graph)
     sessions = [*found.runners, *(found.early_runners if before_tables else ())]
     return any(not session._closed for session in sessions)
-
-
-def forget_all() -> None:
-    """Forgets the state of every graph; their tables are gone."""
-    global _generation
-    _generation += 1

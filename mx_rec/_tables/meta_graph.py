@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import meta_graph
 
-from mx_rec import _config
+from mx_rec import _process
 from mx_rec._log import logger
 from mx_rec._native.table import InitializerSpec
 from mx_rec._ops import library
@@ -65,8 +65,10 @@ def _import_meta_graph(meta_graph_or_file, clear_devices=False, graph=None, impo
     return found
 
 
-_CREATE = Patch(lambda: meta_graph, "create_meta_graph_def", _create_meta_graph_def)
-_IMPORT = Patch(lambda: meta_graph, "import_scoped_meta_graph_with_return_elements", _import_meta_graph)
+_CREATE = Patch(lambda: meta_graph, "create_meta_graph_def", _create_meta_graph_def, "MetaGraphs describe tables")
+_IMPORT = Patch(
+    lambda: meta_graph, "import_scoped_meta_graph_with_return_elements", _import_meta_graph, "MetaGraphs make tables"
+)
 PATCHES = [_CREATE, _IMPORT]
 
 
@@ -145,7 +147,7 @@ def _anchor(name, import_scope):
     for variable in tf.compat.v1.global_variables():
         if variable.name == wanted:
             # TensorFlow makes an object for every collection that a variable is in.
-            anchors = tf.compat.v1.get_collection_ref(_config.process.hashtable_collection)
+            anchors = tf.compat.v1.get_collection_ref(_process.process.hashtable_collection)
             anchors[:] = [variable if other.name == wanted else other for other in anchors]
             return variable
     raise ValueError(

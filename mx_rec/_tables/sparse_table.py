@@ -6,10 +6,11 @@ from typing import Optional
 import numpy as np
 import numpy.typing as npt
 
-from mx_rec import _config
+from mx_rec import _process
 from mx_rec._log import logger
 from mx_rec._native import table as native_table
 from mx_rec._native.table import DiskTier, InitializerSpec, NativeTable
+from mx_rec._process import Part, part
 from mx_rec._tables import initializers, row_access
 from mx_rec._tf import patches
 
@@ -48,8 +49,16 @@ class TableOptions:
         return DiskTier(self.rows_in_memory, self.ssd_vocabulary_size, self.ssd_data_path)
 
 
-# Tables of the process that have rows on disk, by name.
-_on_disk: dict[str, "BaseSparseEmbedding"] = {}
+class _OnDisk(Part):
+    """The tables that have rows on disk."""
+
+    def __init__(self):
+        self.tables: dict[str, BaseSparseEmbedding] = {}  # by name
+
+    def close(self):
+        """Logs what their disk tiers have done."""
+        for name, table in self.tables.items():
+            logger.info("table '%s': %s", name, tier_text(table.stats()))
 
 
 def tier_text(stats) -> str:
@@ -58,13 +67,6 @@ def tier_text(stats) -> str:
         "{rows_in_memory:,} rows in memory, {rows_on_disk:,} on disk ({megabytes:,.1f} MB); hit rate {hit_rate:.3f}, "
         "{promotions:,} rows came back, {demotions:,} went to disk, a row was read in {read_microseconds:.1f} us"
     ).format(megabytes=stats["bytes_on_disk"] / 1e6, **stats)
-
-
-def forget_tiers() -> None:
-    """Logs what the disk tiers have done; their tables are about to be freed."""
-    for name, table in _on_disk.items():
-        logger.info("table '%s': %s", name, tier_text(table.stats()))
-    _on_disk.clear()
 
 
 class BaseSparseEmbedding:
@@ -89,7 +91,7 @@ class BaseSparseEmbedding:
             options.name, options.dim, self.native_limit, initializer, options.padding_keys, options.tier, options.rows
         )
         if options.tier is not None:
-            _on_disk[options.name] = self
+            part(_OnDisk).tables[options.name] = self
 
     def add_anchor(self) -> None:
         """Makes the variable of shape [0, dim] that stands for the table in TensorFlow's collections and gradients."""
@@ -104,7 +106,7 @@ class BaseSparseEmbedding:
                 trainable=False,
                 use_resource=True,
                 dtype=tf.float32,
-                collections=[v1.GraphKeys.GLOBAL_VARIABLES, _config.process.hashtable_collection],
+                collections=[v1.GraphKeys.GLOBAL_VARIABLES, _process.process.hashtable_collection],
             )
         self.bind_anchor(anchor)
 

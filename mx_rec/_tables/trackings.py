@@ -1,13 +1,18 @@
 """What the lookups of a table say about feature admission and eviction: one setting per table, wherever it is said."""
 
 from mx_rec._native.table import Tracking
+from mx_rec._process import Part, part
 
 # The words of FeatureSpec and access_and_evict_config, and what they mean if nobody says them.
 _DEFAULTS = {"access_threshold": -1, "eviction_threshold": -1, "faae_coefficient": 1}
 
-# Table -> what scripts have said so far in this process. A graph that is built again, as Estimators do, says nothing
-# new, so thresholds that were changed or restored meanwhile stay.
-_said: dict[str, dict[str, int]] = {}
+
+class _Settings(Part):
+    """What scripts have asked for so far, by table. A graph that is built again, as Estimators do, asks for nothing
+    new, so thresholds that were changed or restored meanwhile stay."""
+
+    def __init__(self):
+        self.of_table: dict[str, dict[str, int]] = {}
 
 
 def declare(table, who, access_threshold=None, eviction_threshold=None, faae_coefficient=None) -> None:
@@ -26,11 +31,12 @@ def declare(table, who, access_threshold=None, eviction_threshold=None, faae_coe
                 f"table '{table.table_name}': all lookups of a table share one `{label}`, but {other} says {before} "
                 f"and {who} says {value}"
             )
-    said = _said.get(table.table_name, {})
-    if all(said.get(label) == value for label, value in asked.items()):
+    of_table = part(_Settings).of_table
+    known = of_table.get(table.table_name, {})
+    if all(known.get(label) == value for label, value in asked.items()):
         return
-    said = {**said, **asked}
-    settings = {**_DEFAULTS, **said}
+    known = {**known, **asked}
+    settings = {**_DEFAULTS, **known}
     table.native.track(
         Tracking(
             settings["access_threshold"],
@@ -39,15 +45,10 @@ def declare(table, who, access_threshold=None, eviction_threshold=None, faae_coe
             table.admission_filter_bytes,
         )
     )
-    _said[table.table_name] = said
+    of_table[table.table_name] = known
 
 
 def evicts_by_time(table) -> bool:
     """Whether the table's keys need timestamps."""
     tracking = table.native.tracking
     return tracking is not None and tracking.eviction_threshold >= 0
-
-
-def forget_all() -> None:
-    """Forgets what was said; the tables are gone."""
-    _said.clear()

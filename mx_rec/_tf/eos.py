@@ -18,4 +18,4 @@ def _eos_map(self, librec=None, channel_id=TRAIN_CHANNEL_ID, max_train_steps=-1,
     return self if limit == -1 else self.take(limit)
 
 
-PATCHES = [Patch(lambda: dataset_ops.DatasetV2, "eos_map", _eos_map)]
+PATCHES = [Patch(lambda: dataset_ops.DatasetV2, "eos_map", _eos_map, "scripts of the original call it")]

@@ -6,13 +6,15 @@ Nothing is patched at import. The first table installs all patches, `init` those
 
 from typing import Callable, Optional
 
+from mx_rec._log import logger
+
 
 class Patch:
     """`owner.name` becomes `ours`. `find_owner` returns the class or module, or None if it has not been imported. If it
-    has no such name, it gets one."""
+    has no such name, it gets one. `why`: what TensorFlow would do wrong without it."""
 
-    def __init__(self, find_owner: Callable[[], Optional[object]], name: str, ours: Callable):
-        self._find_owner, self._name, self._ours = find_owner, name, ours
+    def __init__(self, find_owner: Callable[[], Optional[object]], name: str, ours: Callable, why: str):
+        self._find_owner, self.name, self._ours, self.why = find_owner, name, ours, why
         self._owner = None
         # TensorFlow's own. Kept after uninstall(), as somebody may hold on to ours.
         self.stock: Optional[Callable] = None
@@ -23,16 +25,26 @@ class Patch:
             return
         self._owner = self._find_owner()
         if self._owner is not None:
-            self.stock = getattr(self._owner, self._name, None)
+            self.stock = getattr(self._owner, self.name, None)
             if self.stock is not None:
                 self._ours.__doc__ = self.stock.__doc__
-            setattr(self._owner, self._name, self._ours)
+            setattr(self._owner, self.name, self._ours)
 
     def uninstall(self) -> None:
-        """Repeating it changes nothing."""
-        if self._owner is not None:
-            if self.stock is None:
-                delattr(self._owner, self._name)
-            else:
-                setattr(self._owner, self._name, self.stock)
-            self._owner = None
+        """Repeating it changes nothing. Where somebody else has patched the same name since, a warning: theirs stays,
+        and what it calls is ours, until it is taken out."""
+        if self._owner is None:
+            return
+        if getattr(self._owner, self.name, None) is not self._ours:
+            logger.warning(
+                "%s.%s was patched by another library after mx_rec, so mx_rec's own patch stays beneath it; without "
+                "tables it only calls TensorFlow's",
+                getattr(self._owner, "__name__", self._owner),
+                self.name,
+            )
+            return
+        if self.stock is None:
+            delattr(self._owner, self.name)
+        else:
+            setattr(self._owner, self.name, self.stock)
+        self._owner = None

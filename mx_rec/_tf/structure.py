@@ -26,4 +26,4 @@ def _get_next(self, name=None):
     return batch
 
 
-PATCHES = [Patch(lambda: iterator_ops.Iterator, "get_next", _get_next)]
+PATCHES = [Patch(lambda: iterator_ops.Iterator, "get_next", _get_next, "an op knows a flat list alone of its batch")]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable, Literal, overload
 
-from mx_rec import _check, _config
+from mx_rec import _check, _process
 from mx_rec._log import logger
 from mx_rec._lowering import id_tensors
 from mx_rec._tables import graphs, trackings
@@ -85,7 +85,7 @@ def create_table(
     import tensorflow as tf
 
     del optimizer_list
-    config = _config.current()
+    config = _process.config()
     _check.nothing_unknown(create_table, unknown)
     modes.check_graph("create_table")
     _check_name(name)
@@ -239,7 +239,7 @@ def sparse_lookup(
     from mx_rec._lowering import lookups
 
     del multi_lookup, lookup_ids, feature_spec_name_ids_dict
-    config = _config.current()
+    config = _process.config()
     _check.nothing_unknown(sparse_lookup, unknown)
     modes.check_graph("sparse_lookup")
     _check.instance("hashtable", hashtable, BaseSparseEmbedding, "a table made by create_table")

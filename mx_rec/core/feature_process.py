@@ -7,7 +7,7 @@ from typing import Optional, Union
 
 import tensorflow as tf
 
-from mx_rec import _check, _config
+from mx_rec import _check, _process
 from mx_rec._log import logger
 from mx_rec._native import table as native_table
 from mx_rec._native.table import Eviction
@@ -118,7 +118,7 @@ def evict(
     between two `session.run`, never beside one. Training stands still for the whole pass: about 0.025 s per million
     rows, 0.06 by norm.
     """
-    _config.current()
+    _process.config()
     run = _Pass(EvictPolicy(by, older_than, below, keep, tables))
     run.finish()
     return run.evicted

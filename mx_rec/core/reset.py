@@ -2,7 +2,7 @@
 
 import sys
 
-from mx_rec import _check, _config
+from mx_rec import _check, _process
 from mx_rec._log import logger
 from mx_rec._native import table as native_table
 
@@ -22,7 +22,7 @@ def reset_tables(*names: str) -> None:
     Raises ValueError naming the known tables for an unknown one, RuntimeError if the save in the background failed; no
     table has changed then. EnvironmentError before `init`.
     """
-    _config.current()
+    _process.config()
     known = native_table.known()
     for name in names:
         _check.instance("names", name, str, "names of tables")

@@ -1,6 +1,6 @@
 """Merging the lookups of a table."""
 
-from mx_rec import _check, _config
+from mx_rec import _check, _process
 
 __all__ = ["do_merge_lookup"]
 
@@ -9,4 +9,4 @@ def do_merge_lookup(is_train=True) -> None:
     """Has nothing left to do: one op serves all lookups of a batch, and gradients are summed per key, whether
     `compute_gradients` or `tf.gradients` makes them. EnvironmentError before `init`."""
     _check.boolean("is_train", is_train)
-    _config.current()
+    _process.config()

@@ -10,7 +10,7 @@ import os
 
 import tensorflow as tf
 
-from mx_rec import _check, _config
+from mx_rec import _check, _process
 from mx_rec._lowering import lowering
 from mx_rec._tables import graphs
 from mx_rec.core.asc.manager import start_asc_pipeline
@@ -33,7 +33,7 @@ def modify_graph_and_start_emb_cache(full_graph: tf.Graph | None = None, dump_gr
     Raises RuntimeError if there is no lookup, ValueError naming the lookup and the op where ids come from two batches
     or cannot be copied.
     """
-    _config.current()
+    _process.config()
     _check.boolean("dump_graph", dump_graph)
     if full_graph is None:
         full_graph = v1.get_default_graph()

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mx_rec import _check, _config
+from mx_rec import _check, _process
 from mx_rec._log import logger
 from mx_rec._ops import fold_update, library
 from mx_rec._ops.gradients import folds_of, origin_of, parts_of, reached
@@ -32,7 +32,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
     def __init__(self, name):
         super().__init__(use_locking=False, name=_check.text("name", name, 200))
         self.unique_name = self.base_name = name
-        _config.process.optimizer = self
+        _process.process.optimizer = self
 
     def _slot_specs(self):
         """[(checkpoint name, initial value)] of the slots in a row."""
@@ -59,7 +59,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
         """As in TensorFlow, but without `var_list`, the gradients of all tables of the graph; so `minimize(loss)`
         trains the tables that feed the loss, and them alone. Dense variables need a TensorFlow optimizer."""
         if var_list is None:
-            _config.current()
+            _process.config()
             tables = graphs.tables_here(f"{self.get_name()}.compute_gradients")
             var_list = [table.variable for table in tables.values()]
             if not var_list:
@@ -104,7 +104,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
         self, grads_and_vars: Iterable[Any], global_step: tf.Variable | None = None, name: str | None = None
     ) -> tf.Operation:
         """An op that updates the rows, and then `global_step` if given. Pairs without a gradient are passed over."""
-        nonfinite = _config.current().nonfinite_gradients
+        nonfinite = _process.config().nonfinite_gradients
         targets = [
             self._target(gradient, variable) for gradient, variable in _pairs(grads_and_vars) if gradient is not None
         ]

@@ -12,7 +12,7 @@ import contextlib
 
 import tensorflow as tf
 
-from mx_rec import _config
+from mx_rec import _process
 from mx_rec._ops import library
 from mx_rec._ops.gradients import origin_of, parts_of
 from mx_rec._tables import graphs
@@ -53,7 +53,7 @@ def _apply(optimizer, stock, grads_and_vars, global_step, name):
     of_tables = [(g, v) for g, v in pairs if hasattr(v, "_mx_rec_table")]
     if not of_tables:
         return stock(pairs, global_step, name)
-    nonfinite = _config.current().nonfinite_gradients
+    nonfinite = _process.config().nonfinite_gradients
     _check_slots(optimizer)
     label = type(optimizer).__name__
     by_table = {}

@@ -12,6 +12,7 @@ import threading
 from typing import Callable, Optional
 
 from mx_rec._log import logger
+from mx_rec._process import Part, part
 from mx_rec.checkpoint import _files
 
 
@@ -25,15 +26,23 @@ class _Save:
     is_given_up: bool = False
 
 
-_lock = threading.Lock()
-_save: Optional[_Save] = None  # under way, or ended and not asked for yet
+class _Background(Part):
+    lasts = True  # until the process ends
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.save: Optional[_Save] = None  # under way, or ended and not asked for yet
+
+    def settle(self):
+        wait()
+
+
 _foreground: contextvars.ContextVar[bool] = contextvars.ContextVar("mx_rec_foreground", default=False)
 
 
 def start(what: str, work: Callable[[], None]) -> None:
     """Runs `work` in a thread; call `wait` before. What it raises, the next `wait` tells. The process does not end
     before it has."""
-    global _save
     save = _Save(what)
 
     def run():
@@ -44,9 +53,10 @@ def start(what: str, work: Callable[[], None]) -> None:
         finally:
             save.ended.set()
 
-    with _lock:
-        assert _save is None
-        _save = save
+    background = part(_Background)
+    with background.lock:
+        assert background.save is None
+        background.save = save
         # A daemon, as the end of the process waits for it by _finish, which can be interrupted.
         threading.Thread(target=run, name="mx_rec save", daemon=True).start()
 
@@ -62,16 +72,16 @@ def wait() -> None:
 
 def wait_for_save() -> None:
     """The same without the removals."""
-    global _save
-    with _lock:
-        save = _save
+    background = part(_Background)
+    with background.lock:
+        save = background.save
     if save is None:
         return
     _finish(save)
-    with _lock:
-        if _save is not save:
+    with background.lock:
+        if background.save is not save:
             return  # another thread was told
-        _save = None
+        background.save = None
     if save.failure is not None:
         raise RuntimeError(
             f"{save.what} in the background failed: {save.failure}; checkpoints before it are whole. Mend the cause "
@@ -100,7 +110,7 @@ def _finish(save):
 
 @atexit.register
 def _finish_at_exit():
-    save = _save
+    save = part(_Background).save
     if save is None:
         return
     if not save.is_given_up:
@@ -114,8 +124,9 @@ def _finish_at_exit():
 
 def is_busy() -> bool:
     """Whether a save is being written."""
-    with _lock:
-        return _save is not None and not _save.ended.is_set()
+    background = part(_Background)
+    with background.lock:
+        return background.save is not None and not background.save.ended.is_set()
 
 
 @contextlib.contextmanager

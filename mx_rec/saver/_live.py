@@ -7,11 +7,16 @@ has just saved. A script that calls `restore` itself always gets what is in the 
 from typing import Optional
 
 from mx_rec._native import table as native_table
+from mx_rec._process import Part, part
 from mx_rec.checkpoint import _chain, _manifest
 from mx_rec.saver import _parked
 
-# Table -> (the token of a checkpoint, its state when it held just that).
-_held: dict[str, tuple] = {}
+
+class _Held(Part):
+    """What the tables of the process held last."""
+
+    def __init__(self):
+        self.of_table: dict[str, tuple] = {}  # name -> (the token of a checkpoint, the table's state when it held that)
 
 
 def token(link: _chain.Link, name: str) -> Optional[tuple]:
@@ -25,18 +30,18 @@ def token_of(entry: _manifest.TableEntry, parent: Optional[_manifest.Parent]) ->
 
 
 def note(name: str, token: Optional[tuple], state: tuple) -> None:
-    """Tells that a table held what the token names when its state was that."""
+    """Remembers that a table, when it was in `state`, held what a checkpoint of that token holds; None forgets it."""
     if token is None:
-        _held.pop(name, None)
+        part(_Held).of_table.pop(name, None)
     else:
-        _held[name] = (token, state)
+        part(_Held).of_table[name] = (token, state)
 
 
 def holds(table, token: Optional[tuple], graph) -> bool:
     """Whether a restore into `graph` need not load what the token names, because that would change nothing."""
     # Sessions that restore by themselves finalize the graph first; exporters in the middle of a training do not.
     may_skip = graph.finalized or _parked.is_beside(graph)
-    return may_skip and token is not None and _held.get(table.table_name) == (token, state_of(table))
+    return may_skip and token is not None and part(_Held).of_table.get(table.table_name) == (token, state_of(table))
 
 
 def state_of(table) -> tuple:

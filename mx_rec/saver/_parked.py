@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from mx_rec._log import logger
 from mx_rec._native import checkpoint
+from mx_rec._process import Part, part
 from mx_rec._tables import graphs
 from mx_rec.saver import _background
 from mx_rec.transaction import _lock
@@ -30,7 +31,19 @@ class _Training:
     root: Optional[str] = None
 
 
-_open: list[_Training] = []
+class _Trainings(Part):
+    """Those under way, in the order in which they began."""
+
+    lasts = True  # each ends by itself
+
+    def __init__(self):
+        self.open: list[_Training] = []
+
+
+def _open():
+    return part(_Trainings).open
+
+
 _PREFIX = ".mx_rec-training-"
 
 
@@ -49,13 +62,13 @@ def training(graph, directory):
     """While it lasts, the tables of `graph` are being trained. Gives the hook that its session needs."""
     _tidy_up(directory)
     found = _Training(graph, directory)
-    _open.append(found)
+    _open().append(found)
     try:
         yield _PutBackHook(found)
         if found.waiting:
             _put_back(found)
     finally:
-        _open.remove(found)
+        _open().remove(found)
         if found.root is not None:
             shutil.rmtree(found.root, ignore_errors=True)
             _lock.release(found.root)
@@ -63,7 +76,7 @@ def training(graph, directory):
 
 def _tidy_up(directory):
     """Removes what trainings left that were killed during an evaluation."""
-    in_use = {one.root for one in _open}
+    in_use = {one.root for one in _open()}
     for name in os.listdir(directory) if os.path.isdir(directory) else ():
         path = os.path.join(directory, name)
         if name.startswith(_PREFIX) and path not in in_use:
@@ -74,13 +87,13 @@ def _tidy_up(directory):
 
 def is_beside(graph) -> bool:
     """Whether an Estimator is training in another graph."""
-    return any(one.graph is not graph for one in _open)
+    return any(one.graph is not graph for one in _open())
 
 
 def put_aside(tables, graph) -> None:
     """Call before the rows of `tables` go, because `graph` shall begin with other ones. Waits for a save under way."""
     _background.wait()
-    for one in _open:
+    for one in _open():
         for table in tables:
             name = table.table_name
             if one.graph is graph:  # the training itself begins from other rows
@@ -104,7 +117,7 @@ def put_aside(tables, graph) -> None:
 
 def drop(name: str) -> None:
     """Forgets the rows of a table that wait for their training."""
-    for one in _open:
+    for one in _open():
         _drop(one, name)
 
 
@@ -115,7 +128,7 @@ def _drop(one, name):
 
 def put_back(graph) -> None:
     """Call before the tables of `graph` are saved."""
-    for one in _open:
+    for one in _open():
         if one.graph is graph and one.waiting:
             _put_back(one)
 

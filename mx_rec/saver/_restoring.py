@@ -11,10 +11,10 @@ import time
 from collections.abc import Mapping
 from typing import Optional
 
-from mx_rec._config import process
 from mx_rec._log import logger
 from mx_rec._native import checkpoint
 from mx_rec._native.table import Tracking
+from mx_rec._process import process
 from mx_rec.checkpoint import _chain, _directory, _files, _manifest, _thresholds
 from mx_rec.reading._steady import Version
 from mx_rec.saver import _dense, _live, _parked, _tip

@@ -10,7 +10,7 @@ import time
 
 from tensorflow.python.training import basic_session_run_hooks
 
-from mx_rec._config import process
+from mx_rec._process import process
 from mx_rec._tf.patch import Patch
 from mx_rec.saver import _background
 
@@ -67,7 +67,7 @@ def _save(self, session, step):
 
 
 PATCHES = {
-    name: Patch(lambda: basic_session_run_hooks.CheckpointSaverHook, name, ours)
+    name: Patch(lambda: basic_session_run_hooks.CheckpointSaverHook, name, ours, "the hook has two timers")
     for name, ours in (
         ("after_create_session", _after_create_session),
         ("after_run", _after_run),

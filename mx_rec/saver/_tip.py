@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from mx_rec._native import checkpoint
+from mx_rec._process import Part, part
 from mx_rec.checkpoint import _chain, _directory, _manifest
 
 
@@ -24,37 +25,40 @@ class Tip:
         return _manifest.Parent(os.path.basename(self.directory), self.identity)
 
 
-_tip: Optional[Tip] = None
+class _Current(Part):
+    tip: Optional[Tip] = None
 
 
 def current() -> Optional[Tip]:
-    return _tip
+    """Returns the tip; None if the next checkpoint must hold all rows."""
+    return part(_Current).tip
 
 
 def set_current(tip: Optional[Tip]) -> None:
-    global _tip
-    _tip = tip
+    """Makes `tip` what the next delta builds on."""
+    part(_Current).tip = tip
 
 
 def why_not(prefix: str, tables) -> Optional[str]:
     """Why the checkpoint `prefix` of `tables` cannot be a delta; None if it can."""
-    if _tip is None:
+    tip = current()
+    if tip is None:
         return "there is no checkpoint of these tables yet that it could build on"
-    if os.path.abspath(os.path.dirname(prefix)) != os.path.abspath(os.path.dirname(_tip.directory)):
-        return f"the last one was saved to another directory, '{os.path.dirname(_tip.directory)}'"
-    if set(_tip.moments) != {table.table_name for table in tables}:
-        return f"the last one has other tables, {sorted(_tip.moments)}"
-    if _manifest.identity(_tip.directory) != _tip.identity:
-        return f"the last one, '{_tip.directory}', is no longer there"
+    if os.path.abspath(os.path.dirname(prefix)) != os.path.abspath(os.path.dirname(tip.directory)):
+        return f"the last one was saved to another directory, '{os.path.dirname(tip.directory)}'"
+    if set(tip.moments) != {table.table_name for table in tables}:
+        return f"the last one has other tables, {sorted(tip.moments)}"
+    if _manifest.identity(tip.directory) != tip.identity:
+        return f"the last one, '{tip.directory}', is no longer there"
     try:
-        _chain.links(_tip.directory)
+        _chain.links(tip.directory)
     except ValueError as error:
         return str(error)
     # By their names alone, as the directory is the same: it may be written in several ways.
     names = {os.path.basename(_directory.target(prefix, is_delta)) for is_delta in (False, True)}
-    if names & {os.path.basename(link) for link in _tip.chain}:
+    if names & {os.path.basename(link) for link in tip.chain}:
         return "it would replace a checkpoint that it builds on"
     for table in tables:
-        if not checkpoint.knows_since(table.native, _tip.moments[table.table_name]):
+        if not checkpoint.knows_since(table.native, tip.moments[table.table_name]):
             return f"table '{table.table_name}' no longer knows what has changed since the last one"
     return None

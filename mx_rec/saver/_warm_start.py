@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Optional, Union
 import tensorflow as tf
 from tensorflow.python.training import warm_starting_util
 
-from mx_rec import _check, _config
+from mx_rec import _check, _process
 from mx_rec._log import logger
 from mx_rec._native import checkpoint
 from mx_rec._native.table import Tracking
@@ -67,7 +67,7 @@ def warm_start(
     matches nothing, or a table is not in the checkpoint, damaged, or of another dim; MemoryError if there are more
     rows than the table may hold.
     """
-    _config.current()
+    _process.config()
     is_rows_only = _check.boolean("rows_only", rows_only) or _rows_only.get(False)
     settings = (ckpt_to_initialize_from, vars_to_warm_start, var_name_to_vocab_info, var_name_to_prev_var_name)
     stock = PATCHES[0].stock or warm_starting_util.warm_start
@@ -202,6 +202,6 @@ def _patched(
 
 
 PATCHES = [
-    Patch(lambda: tf.compat.v1.train, "warm_start", _patched),
-    Patch(lambda: warm_starting_util, "warm_start", _patched),
+    Patch(lambda: tf.compat.v1.train, "warm_start", _patched, "tables begin warm, too"),
+    Patch(lambda: warm_starting_util, "warm_start", _patched, "the same, where Estimators look for it"),
 ]

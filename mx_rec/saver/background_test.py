@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from mx_rec._config import process
 from mx_rec._native import checkpoint
+from mx_rec._process import process
 from mx_rec._tf import patches
 from mx_rec.saver import export, wait
 from mx_rec.saver.incremental_test import assert_restores, contents, kinds, read, save

@@ -78,7 +78,7 @@ def _tag_and_add_meta_graph(self, meta_graph_def, tags, signature_def_map):
     export = getattr(self, "_mx_rec_export", None)
     if export is not None:
         if not export.entries:
-            saver._last_sparse_dir = export.last_saved
+            saver.set_last_sparse_dir(export.last_saved)
             export.entries = _strip(export.directory)
             shutil.rmtree(export.scratch, ignore_errors=True)
             logger.info(
@@ -153,6 +153,13 @@ def _rename(node, suffix):
 
 
 PATCHES = [
-    Patch(lambda: builder_impl.SavedModelBuilder, "_add_collections", _add_collections),
-    Patch(lambda: builder_impl._SavedModelBuilder, "_tag_and_add_meta_graph", _tag_and_add_meta_graph),
+    Patch(
+        lambda: builder_impl.SavedModelBuilder, "_add_collections", _add_collections, "a SavedModel brings its tables"
+    ),
+    Patch(
+        lambda: builder_impl._SavedModelBuilder,
+        "_tag_and_add_meta_graph",
+        _tag_and_add_meta_graph,
+        "what only training needs is no part of a model",
+    ),
 ]

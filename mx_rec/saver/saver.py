@@ -32,34 +32,38 @@ from tensorflow.python.training.saving import saveable_object
 from tensorflow.python.util import compat
 
 from mx_rec import _check
-from mx_rec._config import Config, process
+from mx_rec._config import Config
 from mx_rec._log import logger
+from mx_rec._process import Part, part, process
 from mx_rec._sessions import beginnings
 from mx_rec._tf.patch import Patch
 from mx_rec.checkpoint import _chain, _directory
 from mx_rec.reading import _steady
 from mx_rec.saver import _background, _checkpoint_list, _parked, _restoring, _timers, _tip
 from mx_rec.saver._saving import Plan, Saving, explained
-from mx_rec.transaction import _lock, _recovery
-
-_last_sparse_dir: Optional[str] = None
-_saved: set[str] = set()  # prefixes of the checkpoints saved since init
+from mx_rec.transaction import _recovery
 
 
-def close() -> None:
-    """Waits for a save under way, forgets what was saved, and lets other processes save. RuntimeError if that save
-    failed."""
-    try:
-        _background.wait()  # first, as the save that ends is remembered
-    finally:
-        _saved.clear()
-        _tip.set_current(None)
-        _lock.release_all()
+class _Saved(Part):
+    """The checkpoints saved since `init`."""
+
+    def __init__(self):
+        self.prefixes: set[str] = set()
+
+
+class _Last(Part):
+    lasts = True
+    sparse_dir: Optional[str] = None
+
+
+def set_last_sparse_dir(directory: Optional[str]) -> None:
+    """Makes `directory` the one that was saved last: the exporter of a model has saved to others in between."""
+    part(_Last).sparse_dir = directory
 
 
 def last_sparse_dir() -> Optional[str]:
     """The directory of the tables last saved by this process, or None."""
-    return _last_sparse_dir
+    return part(_Last).sparse_dir
 
 
 # ---- What a Saver covers.
@@ -189,16 +193,15 @@ def _save(
         raise explained(error, prefix) from error
 
     def finish():
-        global _last_sparse_dir
         try:
             saving.finish()
-            _saved.add(os.path.abspath(prefix))
+            part(_Saved).prefixes.add(os.path.abspath(prefix))
             if write_state:
                 state = (os.path.dirname(save_path), latest_filename or "checkpoint", meta_graph_suffix)
                 _record(self, saving.path, *state)
         except OSError as error:
             raise explained(error, prefix) from error
-        _last_sparse_dir = saving.directory
+        set_last_sparse_dir(saving.directory)
 
     if plan.while_training:
         _background.start(f"the save of '{prefix}'", finish)
@@ -305,7 +308,7 @@ def _version(prefix):
     before, not of those that this process has saved since."""
     version = None if process.config is None else process.config.restore_model_version
     match = re.fullmatch(r"(.*-)\d+", prefix)
-    if version is None or match is None or os.path.abspath(prefix) in _saved:
+    if version is None or match is None or os.path.abspath(prefix) in part(_Saved).prefixes:
         return prefix
     stem = match.group(1)
     for name in (f"{stem}{version}", f"{stem}{version:08d}"):
@@ -322,7 +325,7 @@ def _version(prefix):
 
 
 _PATCHES = {
-    name: Patch(lambda: tf_saver.Saver, name, ours)
+    name: Patch(lambda: tf_saver.Saver, name, ours, "checkpoints have tables beside the dense variables")
     for name, ours in (("_build", _build), ("save", _save), ("restore", _restore))
 }
 PATCHES = [*_PATCHES.values(), *_timers.PATCHES.values()]

@@ -17,6 +17,7 @@ from tensorflow.python.training import saver as tf_saver
 
 from mx_rec._native import checkpoint
 from mx_rec._native import table as native_table
+from mx_rec._process import process
 from mx_rec._tf import patches
 from mx_rec.saver import _restoring, saver
 from mx_rec.saver._lenient import Allowed, allowed, lenient
@@ -32,8 +33,7 @@ def installed():
     patches.install()
     with tf.Graph().as_default():  # else TensorFlow 2 runs a Saver eagerly
         yield
-    saver.close()
-    patches.uninstall()
+    process.end()
     native_table.clear_all()
 
 
@@ -706,7 +706,6 @@ def test_uninstall_puts_tensorflows_methods_back():
     patches.install()  # again: changes nothing
     assert [getattr(tf_saver.Saver, name) for name in ("_build", "save", "restore")] == ours
     for _ in range(2):
-        saver.close()
         patches.uninstall()
     for name in ("_build", "save", "restore"):
         method = getattr(tf_saver.Saver, name)
@@ -738,8 +737,7 @@ def test_without_tables_everything_is_stock(tmp_path):
     (tmp_path / "ours").mkdir()
     (tmp_path / "stock").mkdir()
     ours = run(str(tmp_path / "ours"))
-    saver.close()
-    patches.uninstall()
+    process.end()
     assert run(str(tmp_path / "stock")) == ours
 
 

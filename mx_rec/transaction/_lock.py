@@ -21,6 +21,7 @@ import time
 from typing import Optional
 
 from mx_rec._log import logger
+from mx_rec._process import Part, part, process
 from mx_rec.checkpoint import _owner
 
 NAME = ".mx_rec-lock"
@@ -29,9 +30,19 @@ PATIENCE_SECONDS = 5.0
 _LIMIT = 4096  # bytes of the file that are read
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF)
 
-_mutex = threading.Lock()
-_held: dict[str, int] = {}  # open files, by directory
-_without: set[str] = set()  # directories whose file system has no locks, and that the log has said so of
+
+class _Locks(Part):
+    def __init__(self):
+        self.mutex = threading.Lock()
+        self.held: dict[str, int] = {}  # open files, by directory
+        self.without: set[str] = set()  # directories whose file system has no locks, and that the log has said so of
+
+    def close(self):
+        """Lets other processes save where this one did."""
+        with self.mutex:
+            for directory, handle in self.held.items():
+                _unlock(directory, handle)
+            self.held.clear()
 
 
 class LockedError(RuntimeError):
@@ -45,15 +56,15 @@ def acquire(directory: str) -> None:
     directory = os.path.realpath(directory)
     deadline = None
     while True:
-        with _mutex:
-            if _is_held(directory) or directory in _without:
+        with part(_Locks).mutex:
+            if _is_held(directory) or directory in part(_Locks).without:
                 return
             try:
                 handle = _lock(directory)
             except OSError as error:
                 if error.errno not in _UNSUPPORTED:
                     raise
-                _without.add(directory)
+                part(_Locks).without.add(directory)
                 logger.warning(
                     "the file system of '%s' has no locks (%s): see to it that no other process saves there",
                     directory,
@@ -61,7 +72,7 @@ def acquire(directory: str) -> None:
                 )
                 return
             if handle is not None:
-                _held[directory] = handle
+                part(_Locks).held[directory] = handle
                 return
         if deadline is None:
             deadline = time.monotonic() + PATIENCE_SECONDS
@@ -77,7 +88,7 @@ def acquire(directory: str) -> None:
 
 def is_held(directory: str) -> bool:
     """Whether this process is the one that saves into `directory`."""
-    with _mutex:
+    with part(_Locks).mutex:
         return _is_held(os.path.realpath(directory))
 
 
@@ -85,7 +96,7 @@ def is_held(directory: str) -> bool:
 def borrowed(directory: str):
     """Whether no other process saves into `directory` while the block runs."""
     directory, handle = os.path.realpath(directory), None
-    with _mutex:
+    with part(_Locks).mutex:
         is_ours = _is_held(directory)
         if not is_ours:
             with contextlib.suppress(OSError, ValueError):
@@ -110,29 +121,20 @@ def holder(directory: str) -> str:
 
 def release(directory: str) -> None:
     """Lets other processes save into `directory`, which may be gone. Repeating it changes nothing."""
-    with _mutex:
-        handle = _held.pop(os.path.realpath(directory), None)
+    with part(_Locks).mutex:
+        handle = part(_Locks).held.pop(os.path.realpath(directory), None)
         if handle is not None:
             _unlock(directory, handle)
 
 
-def release_all() -> None:
-    """Lets other processes save where this one did."""
-    with _mutex:
-        for directory, handle in _held.items():
-            _unlock(directory, handle)
-        _held.clear()
-        _without.clear()
-
-
 def _is_held(directory):
-    handle = _held.get(directory)
+    handle = part(_Locks).held.get(directory)
     if handle is None:
         return False
     # Somebody may have removed the directory, and made another one of that name.
     if _has_name(handle, os.path.join(directory, NAME)):
         return True
-    os.close(_held.pop(directory))
+    os.close(part(_Locks).held.pop(directory))
     return False
 
 
@@ -201,12 +203,11 @@ def _open_to_read(path, flags):
 
 
 def _forget():
-    """A child that was forked has not got the locks, and must not keep them when its parent ends."""
-    global _mutex
-    _mutex = threading.Lock()  # another thread may have held it
-    for handle in _held.values():
+    """A child that was forked has not got the locks, and must not keep them when its parent ends. Another thread of the
+    parent may have held the mutex."""
+    locks = process.parts.pop(_Locks, None)
+    for handle in locks.held.values() if locks is not None else ():
         os.close(handle)
-    _held.clear()
 
 
 os.register_at_fork(after_in_child=_forget)

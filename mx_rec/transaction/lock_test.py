@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from mx_rec._process import process
 from mx_rec.checkpoint import _owner
 from mx_rec.saver.saver_test import Model, hidden_names, installed
 from mx_rec.transaction import _lock
@@ -28,8 +29,8 @@ print("saving", flush=True)
 for line in sys.stdin:
     if line == "end\\n":
         transaction.abort()
-        from mx_rec.transaction import _lock
-        _lock.release_all()
+        from mx_rec._process import process
+        process.end()
         print("ended", flush=True)
 """
 
@@ -38,7 +39,7 @@ for line in sys.stdin:
 def impatient(monkeypatch):
     monkeypatch.setattr(_lock, "PATIENCE_SECONDS", 0.2)
     yield
-    _lock.release_all()
+    process.end()
 
 
 @pytest.fixture
@@ -83,11 +84,11 @@ def test_the_lock_ends_with_its_process(tmp_path, trainer, end):
 
 def test_a_process_keeps_the_directory_between_its_saves_and_leaves_no_file(tmp_path):
     save(tmp_path)
-    code = f"from mx_rec.saver import _lock; _lock.PATIENCE_SECONDS = 0; _lock.acquire({str(tmp_path)!r})"
+    code = f"from mx_rec.transaction import _lock; _lock.PATIENCE_SECONDS = 0; _lock.acquire({str(tmp_path)!r})"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert other.returncode == 1 and f"process {os.getpid()} on" in other.stderr
     save(tmp_path, 2.0)
-    _lock.release_all()
+    process.end()
     assert not (tmp_path / _lock.NAME).exists()
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 

@@ -1,7 +1,7 @@
 """The smaller parts of ConfigInitializer: optimizer, features, eviction."""
 
 from mx_rec import _check
-from mx_rec._config import process
+from mx_rec._process import process
 
 
 class OptimizerConfig:

@@ -7,9 +7,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mx_rec import _check, _config
-from mx_rec._config import process
+from mx_rec import _check, _config, _process
 from mx_rec._log import logger
+from mx_rec._process import process
 from mx_rec.util._process_config import FeatureSpecConfig, HybridManagerConfig, OptimizerConfig
 from mx_rec.util.communication.hccl_ops import get_device_id, get_rank_id, get_rank_size
 
@@ -114,29 +114,10 @@ def terminate_config_initializer() -> None:
     if process.config is None:
         logger.warning("terminate_config_initializer: mx_rec is not initialized, nothing to do")
         return
-    failure = None
-    # Only what was ever loaded needs undoing; a script that failed early must not load libraries to end.
-    if "mx_rec.saver.saver" in sys.modules:
-        try:
-            sys.modules["mx_rec.saver.saver"].close()
-        except RuntimeError as error:  # of a save in the background; the rest must end all the same
-            failure = error
-    if "mx_rec._tf.patches" in sys.modules:
-        sys.modules["mx_rec._tf.patches"].uninstall()
-    if "mx_rec._tables.sparse_table" in sys.modules:
-        sys.modules["mx_rec._tables.sparse_table"].forget_tiers()
-    for module in ("mx_rec._tables.graphs", "mx_rec._tables.trackings"):
-        if module in sys.modules:
-            sys.modules[module].forget_all()
-    if "mx_rec._native.table" in sys.modules:
-        sys.modules["mx_rec._native.table"].clear_all()
-    process.config = None
-    process.optimizer = None
-    process.feature_specs.clear()
-    process.hashtable_collection = "ASCEND_GLOBAL_HASHTABLE_COLLECTION"
-    logger.info("terminated: tables are freed")
-    if failure is not None:
-        raise failure
+    try:
+        process.end()
+    finally:
+        logger.info("terminated: tables are freed")
 
 
 class TrainParamsConfig:
@@ -221,7 +202,7 @@ class ConfigInitializer:
     @classmethod
     def get_instance(cls) -> ConfigInitializer:
         """The instance. EnvironmentError before `init`."""
-        _config.current()
+        _process.config()
         if cls._instance is None:
             cls._instance = cls()
         return cls._instance
@@ -238,7 +219,7 @@ class ConfigInitializer:
     @property
     def use_static(self) -> bool:
         """Whether shapes are static: `init(use_dynamic=False)`."""
-        return not _config.current().use_dynamic
+        return not _process.config().use_dynamic
 
     @property
     def modify_graph(self) -> bool:
@@ -253,7 +234,7 @@ class ConfigInitializer:
         return get_host_pipeline_ops()
 
     def __getattr__(self, name: str) -> Any:
-        config = _config.current()
+        config = _process.config()
         if name in {field.name for field in dataclasses.fields(config)}:
             return getattr(config, name)
         raise AttributeError(f"ConfigInitializer has no attribute {name!r}")
@@ -271,7 +252,7 @@ def get_target_batch(is_training: bool) -> Any:
 
 def get_use_dynamic_expansion() -> bool:
     """Whether tables grow without limit: `init(use_dynamic_expansion=...)`."""
-    return _config.current().use_dynamic_expansion
+    return _process.config().use_dynamic_expansion
 
 
 def is_mpi_in_use() -> bool:
@@ -291,22 +272,22 @@ def get_if_load() -> bool:
 
 def get_train_interval() -> int:
     """What `init(train_steps=...)` or `set_train_interval` said."""
-    return _config.current().train_steps
+    return _process.config().train_steps
 
 
 def set_train_interval(steps: int) -> None:
     """Changes the announced number of training steps between two evaluations."""
-    process.config = dataclasses.replace(_config.current(), train_steps=steps)
+    process.config = dataclasses.replace(_process.config(), train_steps=steps)
 
 
 def get_eval_steps() -> int:
     """What `init(eval_steps=...)` or `set_eval_steps` said."""
-    return _config.current().eval_steps
+    return _process.config().eval_steps
 
 
 def set_eval_steps(steps: int) -> None:
     """Changes the announced number of steps of an evaluation."""
-    process.config = dataclasses.replace(_config.current(), eval_steps=steps)
+    process.config = dataclasses.replace(_process.config(), eval_steps=steps)
 
 
 def set_ascend_global_hashtable_collection(name: str) -> None:

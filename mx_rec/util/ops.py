@@ -2,7 +2,7 @@
 
 from typing import Any, Optional
 
-from mx_rec import _check, _config
+from mx_rec import _check, _process
 from mx_rec._ops import library
 from mx_rec._tables import graphs
 
@@ -34,7 +34,7 @@ class _HostPipelineOps:
         """
         import tensorflow as tf
 
-        _config.current()
+        _process.config()
         if ids_name and not emb_name:
             emb_name = _table_of(ids_name)
         return library.ops().mxrec_set_threshold(value=tf.cast(input, tf.int32), table=emb_name, name=name)

@@ -11,13 +11,13 @@ def get_dense_and_sparse_variable() -> tuple[list[Any], list[Any]]:
     """
     import tensorflow as tf
 
-    from mx_rec import _config
+    from mx_rec import _process
     from mx_rec._tables import graphs
 
-    _config.current()
+    _process.config()
     graphs.tables_here("get_dense_and_sparse_variable")
     graph = tf.compat.v1.get_default_graph()
     return (
         graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES),
-        graph.get_collection(_config.process.hashtable_collection),
+        graph.get_collection(_process.process.hashtable_collection),
     )

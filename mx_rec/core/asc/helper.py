@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
-from mx_rec import _check, _config
+from mx_rec import _check, _process
 from mx_rec._log import logger
 from mx_rec._lowering import commits, id_tensors, insertions, timestamps
 from mx_rec._lowering.insertions import Feature, Insertion
@@ -107,7 +107,7 @@ def _prepare(args, specs, is_training, is_grouped, dump_graph):
     plan = commits.prepare(ids, insertion.layout, times, insertion.op_name)
     for spec in present:
         spec.insertions.append(insertion)
-        _config.process.feature_specs[spec.name] = spec
+        _process.process.feature_specs[spec.name] = spec
     if dump_graph:
         graph = tf.compat.v1.get_default_graph()
         tf.io.write_graph(graph.as_graph_def(), "./export_graph", "pipeline_graph.pb", as_text=False)

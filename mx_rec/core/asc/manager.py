@@ -1,6 +1,6 @@
 """start_asc_pipeline: the moment between building the graph and running it."""
 
-from mx_rec import _config
+from mx_rec import _process
 
 
 def start_asc_pipeline() -> None:
@@ -10,7 +10,7 @@ def start_asc_pipeline() -> None:
     fuses sums and concatenations of embeddings into their lookups, and logs the tables; to be fused, the graph must not
     have been run by a session. RuntimeError if no table exists.
     """
-    _config.current()
+    _process.config()
     import tensorflow as tf
 
     from mx_rec._lowering import lowering
