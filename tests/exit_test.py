@@ -26,7 +26,7 @@ from mx_rec.util.initialize import init, terminate_config_initializer
 v1 = tf.compat.v1
 v1.disable_eager_execution()
 init()
-_ending._SECONDS = 2.0
+ending._SECONDS = 2.0
 mode, is_blocking = {mode!r}, {is_blocking!r}
 is_ahead = threading.Event()
 

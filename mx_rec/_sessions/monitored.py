@@ -13,7 +13,7 @@ def _finalize(self):
 
     graph = tf.compat.v1.get_default_graph()
     state = graphs.state(graph)
-    is_forgotten = state.to_move and state.replacements is None  # _guard.py says so
+    is_forgotten = state.to_move and state.replacements is None  # guard.py says so
     if state.tables and not is_forgotten and not graph.finalized:
         lowering.lower(graph, moves=False)
     return PATCHES[0].stock(self)

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from mx_rec._native import table as native_table
+from mx_rec._process import process
 from mx_rec._tf import patches
 from mx_rec.saver.incremental_test import assert_restores, contents, kinds, save
 from mx_rec.saver.saver_test import Model, fill, installed, native
@@ -212,7 +213,7 @@ def version():
     """Calls init with a version, as in another process than that of the saves; ended with the test."""
 
     def start(number):
-        patches.uninstall()
+        process.end()
         init(restore_model_version=number)
         patches.install()
 
