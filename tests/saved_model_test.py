@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from estimators import Job, data_of, evaluation_data
+from tensorflow.core.protobuf import saved_model_pb2
 
 from mx_rec import serving
 from mx_rec.__main__ import main
@@ -190,6 +191,40 @@ assert function(keys=tf.constant([4, 5, 3], tf.int64))["out"].numpy()[:, 0].toli
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert export() == 1, "an exported model is no checkpoint"
+
+
+def test_a_graph_is_exported_again_and_again(tmp_path):
+    """As a script does every epoch; also a process that has loaded an earlier one tells them apart."""
+    first, second, mixed = (tmp_path / name for name in ("first", "second", "mixed"))
+    with tf.Graph().as_default():
+        table = model.table("t", v1.constant_initializer(0.0))
+        keys = v1.placeholder(tf.int64, [None])
+        twice = v1.get_variable("twice", initializer=2.0)
+        signature = {"keys": keys}, {"out": sparse_lookup(table, keys, is_train=False) * twice}
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            for value, directory in ((3.0, first), (4.0, second)):
+                table.assign([3], np.full((1, model.DIM), value))
+                v1.saved_model.simple_save(session, str(directory), *signature)
+    (serve,) = [node for node in nodes(second) if node.op == "MxrecServe"]
+    assert len(serve.attr["files"].list.s) == 4, "without what the first export has added"
+
+    def load(directory):
+        with tf.Graph().as_default(), v1.Session() as session:
+            loaded = v1.saved_model.load(session, ["serve"], str(directory)).signature_def["serving_default"]
+            return session.run(loaded.outputs["out"].name, {loaded.inputs["keys"].name: [3]})[0, 0]
+
+    assert (load(first), load(second)) == (6.0, 8.0)
+    # What a loader may read while one model takes the place of another.
+    shutil.copytree(second, mixed)
+    shutil.copy(first / "saved_model.pb", mixed)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="replaced by another export while it was loaded"):
+        load(mixed)
+
+
+def nodes(directory):
+    saved = saved_model_pb2.SavedModel.FromString((directory / "saved_model.pb").read_bytes())
+    return saved.meta_graphs[0].graph_def.node
 
 
 def exported(directory):

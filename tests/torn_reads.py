@@ -1,6 +1,7 @@
 """A process that saves again and again, and readers beside it that must get one save's state, or nothing.
 
     python tests/torn_reads.py <directory> <kind>
+    python tests/torn_reads.py <directory> export    SavedModels, each in the place of the one before
 
 It saves until its standard input ends, and prints "saving" when the first save has ended.
 
@@ -10,6 +11,7 @@ one. KINDS says how checkpoints are named and written.
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -48,6 +50,9 @@ class Counter:
             self.dense.assign_add(tf.ones_like(self.dense)),
         )
         self.saver = v1.train.Saver(max_to_keep=3)
+        self.keys = v1.placeholder(tf.int64, [None])
+        self.outputs = {t.table_name: sparse_lookup(t, self.keys, is_train=False) for t in self.tables}
+        self.outputs["dense"] = tf.identity(self.dense)
 
     def state(self, session):
         """The values of each part: one number each if it is of one save."""
@@ -70,6 +75,25 @@ def save_forever(directory, kind):
             name = {"global_step": step, "save_delta": is_delta and step % 4 != 1} if has_step else {}
             counter.saver.save(session, os.path.join(directory, "model"), write_meta_graph=False, **name)
             if step == 2:  # the first one has ended, also in the background
+                print("saving", flush=True)
+
+
+def export_forever(directory):
+    """Trains and exports until the standard input ends: `model` is a link to the latest of two exports or three."""
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    link, step = os.path.join(directory, "model"), 0
+    with model.process(), v1.Session() as session:
+        counter = Counter()
+        session.run(v1.global_variables_initializer())
+        while not ended.is_set():
+            session.run(counter.step)
+            step += 1
+            v1.saved_model.simple_save(session, f"{link}-{step}", {"keys": counter.keys}, counter.outputs)
+            os.symlink(f"model-{step}", link + ".new")
+            os.rename(link + ".new", link)
+            shutil.rmtree(f"{link}-{step - 2}", ignore_errors=True)
+            if step == 1:
                 print("saving", flush=True)
 
 
@@ -103,4 +127,4 @@ def assert_one_save(state):
 
 
 if __name__ == "__main__":
-    save_forever(sys.argv[1], sys.argv[2])
+    export_forever(sys.argv[1]) if sys.argv[2] == "export" else save_forever(sys.argv[1], sys.argv[2])

@@ -73,6 +73,25 @@ def test_a_warm_start_beside_a_saver_gives_one_save(kind, tmp_path):
     assert succeeded > 0
 
 
+def test_a_model_that_is_loaded_beside_an_exporter_is_one_export(tmp_path):
+    import mx_rec.serving  # noqa: F401 - registers the ops
+
+    succeeded = 0
+    with saver_beside(tmp_path, "export"):
+        for _ in range(max(1, RESTORES // 4)):  # also models that this process has loaded before
+            with tf.Graph().as_default(), v1.Session() as session:
+                try:
+                    loaded = v1.saved_model.load(session, ["serve"], str(tmp_path / "model"))
+                except (ValueError, OSError, RuntimeError, tf.errors.OpError):
+                    continue  # another one took its place meanwhile
+                signature = loaded.signature_def["serving_default"]
+                fetches = {name: output.name for name, output in signature.outputs.items()}
+                found = session.run(fetches, {signature.inputs["keys"].name: np.arange(torn_reads.ROWS)})
+                assert_one_save({name: np.unique(values).tolist() for name, values in found.items()})
+                succeeded += 1
+    assert succeeded > 0
+
+
 @pytest.mark.parametrize("kind", ["one_name", "rotating_deltas_async"])
 def test_tools_beside_a_saver_read_one_save(kind, tmp_path, capsys):
     directory, out = tmp_path / "checkpoints", tmp_path / "out"

@@ -69,6 +69,8 @@ class GraphState:
     # sessions that have run the graph, and those that did so before it had a table
     runners: weakref.WeakSet = dataclasses.field(default_factory=weakref.WeakSet)
     early_runners: weakref.WeakSet = dataclasses.field(default_factory=weakref.WeakSet)
+    # what each export as a SavedModel has added to the graph, the latest last
+    exports: list[list[object]] = dataclasses.field(default_factory=list)
     # tables that nothing trains, and that the log says so of
     warned_of: set[str] = dataclasses.field(default_factory=set)
 

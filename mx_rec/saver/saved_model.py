@@ -1,7 +1,7 @@
 """SavedModels of graphs with tables: exported models that bring their rows along.
 
     export_dir/saved_model.pb
-               assets/mx_rec_tables.txt        tells a loaded model where it lies
+               assets/mx_rec_tables.txt        tells a loaded model where it lies, and of which export it is
                variables/variables.*           the dense part, by TensorFlow
                variables/sparse-variables/     the tables: keys and embeddings, no slots, no counts
 
@@ -16,7 +16,8 @@ import tempfile
 import uuid
 
 import tensorflow as tf
-from tensorflow.python.saved_model import builder_impl
+from tensorflow.core.protobuf import meta_graph_pb2
+from tensorflow.python.saved_model import builder_impl, constants
 
 from mx_rec._log import logger
 from mx_rec._ops import library
@@ -35,6 +36,7 @@ class _Export:
 
     directory: str  # of the tables
     suffix: str  # of their names in the exported graphs
+    note: str  # what the asset says, of this export alone
     scratch: str
     last_saved: object  # what mx_rec.saver.export means, which this is not
     entries: dict = dataclasses.field(default_factory=dict)  # by table; when the tables are written
@@ -42,11 +44,14 @@ class _Export:
 
 def _add_collections(self, assets_collection, main_op, train_op):
     """Adds the op that loads the tables to what a loaded model runs first."""
-    tables = graphs.state().tables
+    state = graphs.state()
+    tables = state.tables
     if tables:
         _check_saved(tables.values())
+        _forget_earlier(state)
         export = _export_of(self)
-        names = sorted(tables)
+        names, graph = sorted(tables), tf.compat.v1.get_default_graph()
+        before = len(graph.get_operations())
         with tf.name_scope("mx_rec"), tf.control_dependencies(None):
             asset = tf.constant(os.path.join(export.scratch, _ASSET), name="tables")
             serve = library.ops().mxrec_serve(
@@ -63,11 +68,17 @@ def _add_collections(self, assets_collection, main_op, train_op):
                 padding_keys=[key for name in names for key in tables[name].padding_keys],
                 name="serve",
             )
+            # A process that has loaded the model before keeps the tables, while TensorFlow reads the variables again.
+            with tf.control_dependencies([serve]):
+                is_same = tf.equal(tf.io.read_file(asset), export.note)
+            told = "the model was replaced by another export while it was loaded; load it again"
+            check = tf.raw_ops.Assert(condition=is_same, data=[told], name="check")
             # The anchors are in no file; without a value TensorFlow could not save the loaded model again. Not by
             # tf.group, which would mark `main_op`, an op that a session may have run already.
             init = tf.no_op(name="init")
             anchors = [tables[name].variable.initializer for name in names]
-            init._add_control_inputs([serve, *anchors, *([] if main_op is None else [main_op])])
+            init._add_control_inputs([serve, check, *anchors, *([] if main_op is None else [main_op])])
+        state.exports.append(graph.get_operations()[before:])
         assets_collection = [*(assets_collection or []), asset]
         main_op = init
     return PATCHES[0].stock(self, assets_collection, main_op, train_op)
@@ -90,12 +101,32 @@ def _tag_and_add_meta_graph(self, meta_graph_def, tags, signature_def_map):
         # Loaded models have tables of other names, which the model itself makes.
         meta_graph_def.collection_def.pop(meta_graph.COLLECTION, None)
         graph = meta_graph_def.graph_def
+        earlier = {op.name for ops in graphs.state().exports[:-1] for op in ops}
+        kept = [node for node in graph.node if node.name not in earlier]
+        del graph.node[:]
+        graph.node.extend(kept)
         nodes = [graph.node, *(function.node_def for function in graph.library.function)]
         for node in (node for group in nodes for node in group if node.op.startswith("Mxrec")):
             if node.op == "MxrecServe":
                 _complete(node, export.entries)
             _rename(node, export.suffix)
     return PATCHES[1].stock(self, meta_graph_def, tags, signature_def_map)
+
+
+def _forget_earlier(state):
+    """Takes what earlier exports of the graph did for their models out of its collections: a script may export a graph
+    again and again, and TensorFlow takes one main op."""
+    earlier = [op for ops in state.exports for op in ops]
+    main_ops, assets = (tf.compat.v1.get_collection_ref(key) for key in (constants.MAIN_OP_KEY, constants.ASSETS_KEY))
+    main_ops[:] = [op for op in main_ops if op not in earlier]
+    names = {tensor.name for op in earlier for tensor in op.outputs}
+    assets[:] = [asset for asset in assets if _file_of(asset).tensor_info.name not in names]
+
+
+def _file_of(asset):
+    file = meta_graph_pb2.AssetFileDef()
+    asset.Unpack(file)
+    return file
 
 
 def _check_saved(tables):
@@ -112,9 +143,11 @@ def _export_of(builder):
     if found is None:
         variables = os.path.join(tf.compat.as_str(builder._export_dir), "variables", "variables")
         scratch = tempfile.mkdtemp(prefix="mx_rec-export-")
+        suffix = "@" + uuid.uuid4().hex[:12]
+        note = f"The tables of this model, named ...{suffix}, are in ../variables/sparse-variables.\n"
         with open(os.path.join(scratch, _ASSET), "w", encoding="utf-8") as file:
-            file.write("The tables of this model are in ../variables/sparse-variables.\n")
-        found = _Export(_directory.of(variables), "@" + uuid.uuid4().hex[:12], scratch, saver.last_sparse_dir())
+            file.write(note)
+        found = _Export(_directory.of(variables), suffix, note, scratch, saver.last_sparse_dir())
         builder._mx_rec_export = found
     return found
 
