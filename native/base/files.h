@@ -14,16 +14,15 @@
 
 namespace mxrec {
 
-// Where bytes of files lie in memory matters to reads and writes that pass by the page cache: they begin and end at
-// multiples of this, in the file and in memory.
+// Reads and writes that bypass the page cache begin and end at multiples of this, in the file and in memory.
 constexpr int64_t kFileBlock = 4096;
 
 class WritableFile {
  public:
-  virtual ~WritableFile() = default;  // closes without a word; call Close to learn of errors
+  virtual ~WritableFile() = default;  // closes without reporting errors; call Close to learn of them
   virtual Status Append(const void* data, size_t n) = 0;
   // Writes bytes anywhere in the file. Different bytes may be written by several threads at once; Append must not be
-  // used in the same file. The whole blocks of a long write pass by the page cache where the file system can do that
+  // used in the same file. The whole blocks of a long write bypass the page cache where the file system can do that
   // and `data` lies as far behind a multiple of kFileBlock as `offset`.
   virtual Status WriteAt(int64_t offset, const void* data, size_t n) = 0;
   // Returns when the content has reached the disk.
@@ -61,12 +60,13 @@ class FileView {
 class ScratchFile {
  public:
   virtual ~ScratchFile() = default;
-  // Sets bytes aside, so that writing them cannot fail for want of space where the file system can do that.
+  // Reserves space, so that writing these bytes cannot fail for lack of it where the file system can do that.
   // ResourceExhausted if there is no space.
   virtual Status Reserve(int64_t offset, int64_t n) = 0;
-  // All `n` bytes; a file that ends before them is an error.
+  // Reads all `n` bytes; a file that ends before them is an error.
   virtual Status Read(int64_t offset, void* data, size_t n) const = 0;
-  // The same if it need not wait for the disk; else, and if that cannot be told, false, and anything in `data`.
+  // Reads them if that need not wait for the disk; else, or if that cannot be told, returns false and leaves anything
+  // in `data`.
   virtual bool ReadNow(int64_t offset, void* data, size_t n) const = 0;
   // Starts to read them, so that Read need not wait.
   virtual void WillNeed(int64_t offset, size_t n) const = 0;

@@ -117,6 +117,15 @@ Status Plan::CheckTable(int64_t t, const std::string& name, int64_t shards) cons
   return Status();
 }
 
+Status Plan::FindFeature(int64_t number, int64_t t, const FeaturePlan** feature) const {
+  if (number < 0 || number >= static_cast<int64_t>(features_.size()) || features_[number].table != t) {
+    return Status::InvalidArgument("feature " + std::to_string(number) +
+                                   " is not in the prepared batch: pass the batch of the same insert function");
+  }
+  *feature = &features_[number];
+  return Status();
+}
+
 PlanWriter::PlanWriter(std::vector<Table> tables, std::vector<FeaturePlan> features, TimeSpan times)
     : tables_(std::move(tables)), features_(std::move(features)), times_(times) {
   words_ = kHeader + static_cast<int64_t>(tables_.size()) * kTableWords +

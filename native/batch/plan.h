@@ -7,16 +7,16 @@
 //   F × 5 words        table | first position | positions | rank | first word of its shape
 //   shapes             rank words per feature
 //   times              when the samples of the batch happened: none, one for all of them, or one each
-//   per table          keys [U] | hints [U] | seals [units], and if it is grouped, as int32, each padded to whole
-//   words:
-//                      shard_starts [shards + 1] | offsets [U + 1] | index [N] | positions [N]
+//   per table          keys [U] | hints [U] | seals [units]
+//   if it is grouped   shard_starts [shards + 1] | offsets [U + 1] | index [N] | positions [N], as int32, each of them
+//                      padded to whole words
 //
-// A table is grouped if the batch may train it: its keys are distinct and each shard's are one unit. Evaluation only
-// reads, and needs none of that: there the shards are 0, the keys are the ids as they came, kUnit of them a unit, and
-// preparation takes a third of the time.
+// A table is grouped if the batch may train it: its keys are distinct, and the keys of a shard are one unit. Evaluation
+// only reads and needs no groups: there the number of shards is 0, the keys are the ids as they came, every kUnit of
+// them are a unit, and preparation takes a third of the time.
 //
 // Parse checks every number that says where something lies, so a plan that belongs to another table or was cut short
-// is an error, not a crash. What is inside the sections is checked by who reads it (plan_check.h).
+// is an error, not a crash. Whoever reads a section checks its contents (plan_check.h).
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ struct TablePlan {
   int64_t positions_size = 0;  // N
   int64_t keys_size = 0;       // U
   const int64_t* keys = nullptr;
-  const int64_t* hints = nullptr;  // row numbers or -1; good if they fit the seal of their shard (table/table.h)
+  const int64_t* hints = nullptr;  // row numbers or -1; good if they fit the seal of their unit (table/table.h)
   const int64_t* seals = nullptr;  // nullptr: no hint is good
   // Only if grouped:
   const int32_t* shard_starts = nullptr;
@@ -80,8 +80,10 @@ class Plan {
   const std::vector<FeaturePlan>& features() const { return features_; }
   const TimeSpan& times() const { return times_; }
 
-  // InvalidArgument unless table `t` of the plan was prepared for a table of this name and number of shards.
+  // Returns InvalidArgument unless table `t` of the plan was prepared for a table of this name and number of shards.
   Status CheckTable(int64_t t, const std::string& name, int64_t shards) const;
+  // Finds feature `number`, which must belong to table `t`.
+  Status FindFeature(int64_t number, int64_t t, const FeaturePlan** feature) const;
 
  private:
   std::vector<TablePlan> tables_;

@@ -417,6 +417,25 @@ TEST_F(PlanTest, KnowsWhichTableItWasPreparedFor) {
   }
 }
 
+TEST_F(PlanTest, FindsTheFeaturesOfItsTables) {
+  Plan plan;
+  ASSERT_TRUE(Plan::Parse(words_.data(), words_.size(), &plan).ok());
+  const int64_t features = static_cast<int64_t>(plan.features().size());
+  for (int64_t f = 0; f < features; ++f) {
+    const FeaturePlan* feature = nullptr;
+    ASSERT_TRUE(plan.FindFeature(f, plan.features()[f].table, &feature).ok());
+    EXPECT_EQ(feature, &plan.features()[f]);
+    const Status status = plan.FindFeature(f, 1 - plan.features()[f].table, &feature);
+    EXPECT_EQ(status.code(), Status::Code::kInvalidArgument);
+    EXPECT_NE(status.message().find("feature " + std::to_string(f)), std::string::npos) << status.message();
+  }
+  const FeaturePlan* none = nullptr;
+  for (const int64_t f : {int64_t{-1}, features, INT64_MAX, INT64_MIN}) {
+    EXPECT_EQ(plan.FindFeature(f, 0, &none).code(), Status::Code::kInvalidArgument) << f;
+  }
+  EXPECT_EQ(none, nullptr);
+}
+
 TEST_F(PlanTest, NamesBothShardCountsWhenTheyDiffer) {
   Plan plan;
   ASSERT_TRUE(Plan::Parse(words_.data(), words_.size(), &plan).ok());

@@ -82,7 +82,7 @@ class ColumnOutput {
     int number_;
     int64_t offset_;  // in the file, of what is at `begin_`
     // What was appended and not written is in [begin_, end_) of the buffer. It lies as far behind a multiple of
-    // kFileBlock there as in the file, so that it can pass by the page cache.
+    // kFileBlock there as in the file, so that it can bypass the page cache.
     int64_t begin_ = 0, end_ = 0;
     int64_t summed_ = 0;  // up to where the checksum reaches
     int64_t limit_ = 0;   // where appending must stop for something

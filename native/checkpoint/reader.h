@@ -40,8 +40,7 @@ class TableReader {
                      std::unique_ptr<TableReader>* reader, const ReadScope& scope = ReadScope());
 
   // Whether Load would succeed, memory permitting; without `contents`, as far as sizes tell. `expected` may be empty,
-  // or list files with the bytes and checksum they were written with; those of columns that Load does not read are
-  // passed over.
+  // or list files with the bytes and checksum they were written with; files that Load does not read are ignored.
   //   DataLoss           a file is cut, changed or missing, files contradict each other, or a key occurs twice
   //   InvalidArgument    rows of another dim than the table's
   //   IoError            a file cannot be read

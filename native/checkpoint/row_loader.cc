@@ -5,6 +5,7 @@
 #include "base/crc32c.h"
 #include "base/failure.h"
 #include "base/pages.h"
+#include "table/bulk_loader.h"
 
 namespace mxrec {
 namespace {
@@ -16,7 +17,8 @@ class Loader {
  public:
   Loader(Table* table, const RowSource& source, bool replace, const ParallelFor& parallel, bool with_sums,
          const LoadSizes& sizes)
-      : table_(table),
+      : has_tier_(table->tier() != nullptr),
+        rows_(table, parallel, replace),
         source_(source),
         replace_(replace),
         parallel_(parallel),
@@ -28,12 +30,11 @@ class Loader {
 
   Status Run() {
     // Else the index would grow from part to part.
-    if (!replace_) MXREC_RETURN_IF_ERROR(table_->ReserveRows(source_.keys, source_.rows, parallel_));
-    const bool has_tier = table_->tier() != nullptr;
-    const int64_t part = has_tier ? RowsIn(sizes_.tier_bytes) : sizes_.part_rows;
+    if (!replace_) MXREC_RETURN_IF_ERROR(rows_.Reserve(source_.keys, source_.rows));
+    const int64_t part = has_tier_ ? RowsIn(sizes_.tier_bytes) : sizes_.part_rows;
     for (int64_t first = 0; first < source_.rows; first += part) {
       const int64_t n = std::min(part, source_.rows - first);
-      MXREC_RETURN_IF_ERROR(has_tier ? LoadToTier(first, n) : LoadToMemory(first, n));
+      MXREC_RETURN_IF_ERROR(has_tier_ ? LoadToTier(first, n) : LoadToMemory(first, n));
     }
     return Status();
   }
@@ -66,7 +67,7 @@ class Loader {
   Status LoadToMemory(int64_t first, int64_t n) {
     const int64_t* keys = source_.keys + first;
     std::vector<uint32_t> places(n);
-    MXREC_RETURN_IF_ERROR(table_->PlaceRows(keys, n, parallel_, replace_, places.data()));
+    MXREC_RETURN_IF_ERROR(rows_.Place(keys, n, places.data()));
     const int64_t block = std::min(n, RowsIn(sizes_.block_bytes)), blocks = (n + block - 1) / block, room = Room(block);
     const size_t columns = source_.columns.size();
     std::vector<Sum> sums(columns * blocks);
@@ -85,7 +86,7 @@ class Loader {
           if (!read.ok()) return failure.Set(read);
           to += room;
         }
-        table_->FillRows(keys + at, places.data() + at, values.data(), rows);
+        rows_.Fill(keys + at, places.data() + at, values.data(), rows);
       }
     });
     MXREC_RETURN_IF_ERROR(failure.status());
@@ -117,12 +118,13 @@ class Loader {
     });
     MXREC_RETURN_IF_ERROR(failure.status());
     for (size_t c = 0; c < columns; ++c) Append(c, sums[c]);
-    return table_->InsertRows(source_.keys + first, values.data(), n, parallel_, replace_);
+    return rows_.Insert(source_.keys + first, values.data(), n);
   }
 
   static Status NoMemory() { return Status::ResourceExhausted("out of memory: cannot read a checkpoint"); }
 
-  Table* table_;
+  const bool has_tier_;
+  BulkLoader rows_;
   const RowSource& source_;
   const bool replace_;
   const ParallelFor& parallel_;

@@ -1,4 +1,4 @@
-// Brings rows from files to a table: every byte of their values is read once, and few of them are in memory at a time.
+// LoadRows: brings rows from files to a table. Reads every byte of their values once, and holds few of them at a time.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ struct RowSource {
 
 // How much is read at once.
 struct LoadSizes {
-  // Rows in memory get their places, so many at a time, that the disk seldom waits for that; it takes 8 bytes a row.
+  // So many rows in memory get their places at a time, which takes 8 bytes a row: the disk seldom waits for that.
   int64_t part_rows = 4 << 20;
   // Then each thread fills in so many bytes, of all columns, at a time; with fewer the disk waits.
   int64_t block_bytes = 4 << 20;
-  // A table with a disk tier takes its rows from all over what was read.
+  // For a table with a disk tier, which takes its rows from all over what was read, so many bytes are read at a time.
   int64_t tier_bytes = 32 << 20;
 };
 
-// Inserts them (Table::InsertRows). `sums`, unless null, receives the CRC32C of each column, 0 where there is none.
+// Inserts rows (bulk_loader.h). `sums`, unless null, receives the CRC32C of each column, 0 where there is none.
 // Takes up to 64 MiB of memory, or a row for each thread. IoError if a file cannot be read. After a failure some of the
 // rows are there, with any values. REQUIRES: no step is running.
 Status LoadRows(Table* table, const RowSource& source, bool replace, const ParallelFor& parallel,

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint_fixture.h"
+#include "table/bulk_loader.h"
 #include "table/tier_fixture.h"
 
 namespace mxrec {
@@ -45,7 +46,8 @@ TEST_F(TierCheckpoint, GoesFromAnyKindOfTableToAnyOther) {
       for (const int64_t to : {0, 50, 8192, 19000}) {
         SCOPED_TRACE(testing::Message() << from << " to " << to << " rows in memory, tracked " << tracked);
         const auto copy = MakeOne(to, kMax, tracked);
-        ASSERT_TRUE(copy->InsertRows(Keys{-7}.data(), std::vector<const float*>(2).data(), 1, SerialFor()).ok());
+        ASSERT_TRUE(
+            BulkLoader(copy.get(), SerialFor()).Insert(Keys{-7}.data(), std::vector<const float*>(2).data(), 1).ok());
         ASSERT_TRUE(Verify(*copy).ok());
         const Status status = Load(copy.get());
         ASSERT_TRUE(status.ok()) << status.message();

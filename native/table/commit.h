@@ -2,10 +2,10 @@
 // inserting new keys where the step trains. In tables that track their keys it counts and dates them, and inserts those
 // that are admitted.
 //
-// All tables share one call so that threads are kept busy across many small tables; the unit of work is a shard of a
-// table. If any table is full, or there is no memory for the rows, nothing is inserted into any of them, and nothing is
-// counted: room for all rows is made before the first one is. (Counts of refused keys may need memory later; a table
-// with a disk tier, a little for its queues.)
+// All tables share one call so that many small tables keep all threads busy; the unit of work is a shard of a table. If
+// any table is full, or there is no memory for the rows, nothing is inserted into any of them and nothing is counted:
+// Commit makes room for all rows before it makes the first. (It may still need memory afterwards: for counts of refused
+// keys, and a little for the queues of a disk tier.)
 #pragma once
 
 #include <vector>

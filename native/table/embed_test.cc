@@ -5,6 +5,7 @@
 #include <cstring>
 #include <random>
 
+#include "table/bulk_loader.h"
 #include "table/commit.h"
 
 namespace mxrec {
@@ -30,7 +31,7 @@ class Lookup {
     const float* columns[] = {nullptr, nullptr};
     Ids known;
     for (int64_t id = 0; id < kKnown; ++id) known.push_back(id);
-    EXPECT_TRUE(table_->InsertRows(known.data(), columns, kKnown, SerialFor()).ok());
+    EXPECT_TRUE(BulkLoader(table_.get(), SerialFor()).Insert(known.data(), columns, kKnown).ok());
 
     std::vector<IdSpan> spans;
     std::vector<FeaturePlan> features;

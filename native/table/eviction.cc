@@ -69,7 +69,7 @@ Eviction::Eviction(std::shared_ptr<Table> table, const EvictionPolicy& policy)
   }
 }
 
-int64_t Eviction::ScoreOf(int64_t key, int64_t handle) const {
+int64_t Eviction::DateAndScore(int64_t key, int64_t handle) {
   if (policy_.score == Score::kNorm) {
     std::vector<float> buffer;
     const float* row;
@@ -124,7 +124,7 @@ bool Eviction::Run(int64_t rows) {
   while (rows > 0 && scored_ < shards) {
     std::vector<int64_t>& scores = scores_[scored_++];
     const int shard = scored_ - 1;
-    table_->ForEachIn(shard, [&](int64_t key, int64_t handle) { scores.push_back(ScoreOf(key, handle)); });
+    table_->ForEachIn(shard, [&](int64_t key, int64_t handle) { scores.push_back(DateAndScore(key, handle)); });
     std::sort(scores.begin(), scores.end());
     rows -= static_cast<int64_t>(scores.size()) + 1;
     if (scored_ == shards) FindLimit();
@@ -143,7 +143,7 @@ int64_t Eviction::EvictFrom(int shard) {
       shard, forgets ? limit_ : 0, [&](int64_t handle) { Request(handle); },
       [&](int64_t key, int64_t handle) {
         ++rows;
-        const int64_t score = ScoreOf(key, handle);
+        const int64_t score = DateAndScore(key, handle);
         return score < limit_ || (score == limit_ && ties_-- > 0);
       });
   return rows;

@@ -46,7 +46,7 @@ class Eviction {
 
  private:
   Eviction(std::shared_ptr<Table> table, const EvictionPolicy& policy);
-  // Requests from memory what ScoreOf reads.
+  // Requests from memory what DateAndScore reads.
   [[gnu::always_inline]] void Request(int64_t handle) const {
     if (policy_.score == EvictionPolicy::Score::kNorm) {
       if (table_->tier() == nullptr) __builtin_prefetch(table_->Row(handle));
@@ -54,7 +54,8 @@ class Eviction {
       __builtin_prefetch(&table_->history()->facts(static_cast<uint32_t>(handle)));
     }
   }
-  int64_t ScoreOf(int64_t key, int64_t handle) const;
+  // Returns the score of a row. By time, first dates a row that came without a time: it begins to age now.
+  int64_t DateAndScore(int64_t key, int64_t handle);
   void FindLimit();
   int64_t EvictFrom(int shard);
 

@@ -251,12 +251,18 @@ TEST_F(FoldUpdateTest, UpdatesByAddressTreatBadRowsTheSame) {
   std::vector<float> gradient(n * kDim, 0.5f);
   const auto before = Rows();
   gradient[5 * kDim + 1] = gradient[9 * kDim] = kNan;
-  std::vector<int32_t> positions(n);
-  for (int64_t i = 0; i < n; ++i) positions[i] = static_cast<int32_t>(n - i);
-  for (const bool ordered : {false, true}) {
-    const Status status = UpdateRows(table_.get(), rule, hyper_, handles_.data(), gradient.data(), n, Nonfinite::kError,
-                                     ThreadedFor(2), ordered ? positions.data() : nullptr);
-    const int64_t key = plan_.keys[ordered ? 9 : 5];
+  std::vector<int64_t> backwards(handles_.rbegin(), handles_.rend());
+  std::vector<float> gradient_backwards;
+  for (int64_t i = n - 1; i >= 0; --i) {
+    gradient_backwards.insert(gradient_backwards.end(), &gradient[i * kDim], &gradient[i * kDim] + kDim);
+  }
+  for (const bool is_backwards : {false, true}) {
+    const Status status = is_backwards
+                              ? UpdateRepeatedRows(table_.get(), rule, hyper_, backwards.data(),
+                                                   gradient_backwards.data(), n, Nonfinite::kError, ThreadedFor(2))
+                              : UpdateRows(table_.get(), rule, hyper_, handles_.data(), gradient.data(), n,
+                                           Nonfinite::kError, ThreadedFor(2));
+    const int64_t key = plan_.keys[is_backwards ? 9 : 5];
     EXPECT_NE(status.message().find("key " + std::to_string(key) + " "), std::string::npos) << status.message();
     EXPECT_EQ(Rows(), before);
   }
@@ -269,6 +275,32 @@ TEST_F(FoldUpdateTest, UpdatesByAddressTreatBadRowsTheSame) {
     EXPECT_EQ(Rows().at(key) == before.at(key), i == 5 || i == 9 || key == 3) << key;
   }
   EXPECT_EQ(table_->nonfinite(), 6);
+}
+
+TEST_F(FoldUpdateTest, RepeatedRowsAreUpdatedOnceWithTheSumOfTheirGradients) {
+  const Rule& rule = *FindRule("momentum");
+  const int64_t n = plan_.keys_size;
+  // Each row twice, and a row of no key; 0.25 and 0.5 have an exact sum.
+  std::vector<int64_t> twice(handles_.begin(), handles_.end());
+  twice.push_back(kNoRow);
+  twice.insert(twice.end(), handles_.begin(), handles_.end());
+  std::vector<float> gradient((n + 1) * kDim, 0.25f);
+  gradient.resize((2 * n + 1) * kDim, 0.5f);
+  const auto before = Rows();
+  ASSERT_TRUE(UpdateRepeatedRows(table_.get(), rule, hyper_, twice.data(), gradient.data(), 2 * n + 1,
+                                 Nonfinite::kError, ThreadedFor(3))
+                  .ok());
+  const auto repeated = Rows();
+  for (const auto& [key, row] : before) {
+    const float* parts[] = {row.data(), row.data() + kDim};
+    ASSERT_TRUE(table_->Assign(key, parts).ok());
+  }
+  gradient.assign(n * kDim, 0.75f);
+  ASSERT_TRUE(
+      UpdateRows(table_.get(), rule, hyper_, handles_.data(), gradient.data(), n, Nonfinite::kError, ThreadedFor(2))
+          .ok());
+  EXPECT_EQ(Rows(), repeated);
+  EXPECT_NE(repeated, before);
 }
 
 TEST(GradientSpanTest, HoldsEachValueOnceAndMissesNone) {

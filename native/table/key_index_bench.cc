@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "table/bulk_loader.h"
 #include "table/commit.h"
 
 namespace mxrec {
@@ -125,7 +126,7 @@ BatchNanoseconds BatchCost(Pattern pattern, int64_t n) {
   std::vector<int64_t> keys(n);
   for (int64_t i = 0; i < n; ++i) keys[i] = KeyAt(pattern, i);
   const float* initial[] = {nullptr};
-  Require(table->InsertRows(keys.data(), initial, n, ThreadedFor(2)));
+  Require(BulkLoader(table.get(), ThreadedFor(2)).Insert(keys.data(), initial, n));
 
   constexpr int64_t kBatches = 16;
   const std::vector<int64_t> ids = Draw(pattern, n, kBatches * kBatch, 1);

@@ -20,7 +20,7 @@ enum class Nonfinite {
 // "error", "skip" or "allow".
 Status ParseNonfinite(const std::string& name, Nonfinite* mode);
 
-// What a search among the rows of a table has found. Rows that no update would change are none of its business.
+// What a search among the rows of a table has found. It ignores rows that the update would not change.
 struct NonfiniteRows {
   int64_t rows = 0;   // that the update would change
   int64_t count = 0;  // of them, those whose gradient is not finite

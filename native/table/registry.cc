@@ -62,6 +62,30 @@ std::vector<std::string> Registry::Names() const {
   return names;
 }
 
+Status Registry::SetAccessThreshold(const std::string& name, int64_t value, int* changed) const {
+  *changed = 0;
+  if (value < 0) {
+    return Status::InvalidArgument("the threshold must not be negative, got " + std::to_string(value) +
+                                   "; 0 lets every key in");
+  }
+  for (const std::string& one : name.empty() ? Names() : std::vector<std::string>{name}) {
+    std::shared_ptr<Table> table;
+    MXREC_RETURN_IF_ERROR(Find(one, &table));
+    History* history = table->history();
+    if (history == nullptr && name.empty()) continue;
+    if (history == nullptr) {
+      return Status::InvalidArgument("table '" + one +
+                                     "' does not count its keys; give it an access_threshold when the graph is built");
+    }
+    Tracking tracking = history->tracking();
+    tracking.access_threshold = value;
+    MXREC_RETURN_IF_ERROR(CheckTracking(tracking, one));
+    history->SetThresholds(value, tracking.eviction_threshold, tracking.coefficient);
+    ++*changed;
+  }
+  return Status();
+}
+
 void Registry::Clear() {
   std::lock_guard<std::mutex> lock(mutex_);
   tables_.clear();

@@ -26,6 +26,10 @@ class Registry {
 
   std::vector<std::string> Names() const;
 
+  // Sets the count at which new keys get a row, in the table of this name, or if that is empty, in all that count their
+  // keys; *changed receives the number of tables. InvalidArgument naming what is wrong.
+  Status SetAccessThreshold(const std::string& name, int64_t value, int* changed) const;
+
   // Forgets all tables. Memory is freed when the last running op lets go.
   void Clear();
 

@@ -141,5 +141,31 @@ TEST(Registry, ThreadsThatCreateTheSameTableShareIt) {
 
 TEST(Registry, ThereIsOneForTheProcess) { EXPECT_EQ(&Registry::Global(), &Registry::Global()); }
 
+TEST(Registry, SetsTheThresholdOfTheTablesThatCountTheirKeys) {
+  Registry registry;
+  const auto counts = MustCreate(&registry, Config("a")), does_not = MustCreate(&registry, Config("b"));
+  Tracking tracking;
+  tracking.access_threshold = 2;
+  tracking.eviction_threshold = 50;
+  ASSERT_TRUE(counts->Track(tracking).ok());
+  int changed = -1;
+  ASSERT_TRUE(registry.SetAccessThreshold("", 7, &changed).ok());
+  EXPECT_EQ(changed, 1);
+  EXPECT_EQ(counts->history()->access_threshold(), 7);
+  EXPECT_EQ(counts->history()->eviction_threshold(), 50);
+  EXPECT_EQ(does_not->history(), nullptr);
+  ASSERT_TRUE(registry.SetAccessThreshold("a", 0, &changed).ok());
+  EXPECT_EQ(changed, 1);
+  EXPECT_EQ(counts->history()->access_threshold(), 0);
+
+  EXPECT_EQ(registry.SetAccessThreshold("a", -1, &changed).code(), Status::Code::kInvalidArgument);
+  for (const char* name : {"b", "c"}) {
+    const Status status = registry.SetAccessThreshold(name, 1, &changed);
+    EXPECT_FALSE(status.ok());
+    EXPECT_NE(status.message().find("'" + std::string(name) + "'"), std::string::npos) << status.message();
+  }
+  EXPECT_EQ(counts->history()->access_threshold(), 0);
+}
+
 }  // namespace
 }  // namespace mxrec

@@ -1,8 +1,8 @@
 // Snapshot: a table as it is at one instant, to be written while the table goes on.
 //
 // Taking it costs next to nothing; what is about to change afterwards is copied first, row by row (changes.h). Where
-// the table does not follow its changes the snapshot is the table itself: then no step may run while it lives, and a
-// key that comes or goes all the same is noticed.
+// the table does not follow its changes, the snapshot is the table itself: then no step may run while it lives, and
+// writing it fails if a key has come or gone all the same.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ namespace mxrec {
 
 class Snapshot {
  public:
-  // Which rows and refused keys: all, or those that changed after the moment `base`, with the keys that lost their
-  // rows, or were forgotten, since. Which keys changed up to `base` is forgotten: no later snapshot can ask for it.
-  // FailedPrecondition if
-  // another snapshot of the table is under way, or if the changes since `base` are asked for and not known.
+  // Takes all rows and refused keys, or those that changed after the moment `base`, with the keys that lost their rows,
+  // or were forgotten, since. The table then forgets which keys changed up to `base`: no later snapshot can ask for it.
+  // FailedPrecondition if another snapshot of the table is under way, or if the changes since `base` are asked for and
+  // not known.
   // REQUIRES: no step is running; afterwards any may.
   static Status Take(std::shared_ptr<Table> table, int64_t base, bool all, std::unique_ptr<Snapshot>* snapshot);
   ~Snapshot();
@@ -39,12 +39,12 @@ class Snapshot {
   int64_t now() const { return now_; }
   const Tracking& tracking() const { return tracking_; }
 
-  // Makes the numbers below known.
+  // Finds out the numbers below.
   void Prepare(const ParallelFor& parallel);
   int64_t rows(int shard) const { return rows_[shard]; }
   int64_t refused(int shard) const { return refused_[shard]; }
   int64_t filter_cells(int shard) const { return cells_[shard]; }
-  // Some of them may have rows again.
+  // The keys that lost their rows, or were forgotten, since `base`; some of them may have rows again.
   const std::vector<int64_t>& erased() const { return erased_; }
 
   // Calls Status row(key, facts, values) for the rows of a shard in ascending order of row numbers, those on disk last;

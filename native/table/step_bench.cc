@@ -21,6 +21,7 @@
 #include "base/hash.h"
 #include "batch/fold.h"
 #include "batch/grouping.h"
+#include "table/bulk_loader.h"
 #include "table/commit.h"
 #include "table/embed.h"
 #include "table/fold_update.h"
@@ -152,7 +153,7 @@ void Run(const Workload& w) {
       keys.clear();
       for (int64_t i = from; i < std::min(w.rows, from + kChunk); ++i) keys.push_back(KeyOf(t, i));
       const float* columns[3] = {nullptr, nullptr, nullptr};
-      Require(tables[t]->InsertRows(keys.data(), columns, static_cast<int64_t>(keys.size()), parallel));
+      Require(BulkLoader(tables[t].get(), parallel).Insert(keys.data(), columns, static_cast<int64_t>(keys.size())));
     }
   }
   Draw draw(w);

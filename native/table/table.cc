@@ -41,6 +41,15 @@ uint64_t FirstEpoch() {
   return Mix64((static_cast<uint64_t>(random()) << 32 | random()) ^ static_cast<uint64_t>(now));
 }
 
+// The number by which hints are recognized.
+int64_t Seal(int64_t epoch, const int64_t* keys, const int64_t* hints, int64_t n) {
+  uint64_t sum = static_cast<uint64_t>(epoch);
+  for (int64_t i = 0; i < n; ++i) {
+    sum += Mix64(static_cast<uint64_t>(hints[i]) ^ static_cast<uint64_t>(keys[i]) * 0x9e3779b97f4a7c15ULL);
+  }
+  return static_cast<int64_t>(sum);
+}
+
 }  // namespace
 
 bool operator==(const TableConfig& a, const TableConfig& b) {
@@ -98,15 +107,6 @@ int64_t Table::Tag(int64_t use) const {
   return (number & kTagMask) << kTagShift;
 }
 
-std::vector<int64_t> Table::SomeKeys(int64_t count) const {
-  std::vector<int64_t> keys;
-  for (int s = 0; s < shards() && static_cast<int64_t>(keys.size()) < count; ++s) {
-    std::shared_lock<std::shared_mutex> lock(shards_[s].mutex);
-    shards_[s].index.AppendSome(count - static_cast<int64_t>(keys.size()), &keys);
-  }
-  return keys;
-}
-
 // Shares the locks of the shards of some keys until it dies. It takes them in ascending order: readers that wait for
 // each other's locks in any order can be stuck for good once writers wait for them, too.
 class Table::SharedLocks {
@@ -135,14 +135,6 @@ class Table::SharedLocks {
   std::array<bool, 256> held_{};
   uint64_t epoch_ = 0;
 };
-
-int64_t Table::Seal(int64_t epoch, const int64_t* keys, const int64_t* hints, int64_t n) {
-  uint64_t sum = static_cast<uint64_t>(epoch);
-  for (int64_t i = 0; i < n; ++i) {
-    sum += Mix64(static_cast<uint64_t>(hints[i]) ^ static_cast<uint64_t>(keys[i]) * 0x9e3779b97f4a7c15ULL);
-  }
-  return static_cast<int64_t>(sum);
-}
 
 // Who knows a good seal can make others: such hints must not lead anywhere but to rows.
 bool Table::AreRows(const int64_t* hints, int64_t n) const {
@@ -413,134 +405,6 @@ Status Table::CheckHandles(const int64_t* handles, int64_t n) const {
         "disk; take addresses from the collection ASCEND_SPARSE_LOOKUP_ID_OFFSET in the same step");
   }
   return Status();
-}
-
-Status Table::SetSlots(const std::vector<SlotSpec>& slots) {
-  if (store_.layout().slots() == slots) return Status();
-  if (!store_.layout().slots().empty()) {
-    std::string have, want;
-    for (const SlotSpec& s : store_.layout().slots()) have += (have.empty() ? "" : ", ") + s.name;
-    for (const SlotSpec& s : slots) want += (want.empty() ? "" : ", ") + s.name;
-    return Status::FailedPrecondition("table '" + config_.name + "' already keeps the optimizer slots [" + have +
-                                      "] and cannot switch to [" + want +
-                                      "]: one table is trained by one optimizer; call terminate_config_initializer() "
-                                      "before building a graph with another one");
-  }
-  MXREC_RETURN_IF_ERROR(CheckNotBeingSaved("get other optimizer slots"));
-  const RowLayout layout(config_.dim, slots);
-  return tier_ == nullptr ? store_.Relayout(layout) : Relayout(layout);
-}
-
-Status Table::Read(int64_t key, float* out, bool* found) const {
-  const uint64_t hash = HashKey(key);
-  const Shard& s = shards_[ShardOf(hash)];
-  const size_t bytes = config_.dim * (1 + store_.layout().slots().size()) * sizeof(float);
-  std::shared_lock<std::shared_mutex> lock(s.mutex);
-  const int64_t row = s.index.Find(hash, key);
-  *found = row != KeyIndex::kNone;
-  std::memset(out, 0, bytes);
-  if (!*found) return Status();
-  std::vector<float> buffer;
-  const float* at;
-  MXREC_RETURN_IF_ERROR(ReadRow(key, row, &buffer, &at));
-  std::memcpy(out, at, bytes);
-  return Status();
-}
-
-Status Table::ReadRow(int64_t key, int64_t handle, std::vector<float>* buffer, const float** row) const {
-  const uint32_t place = static_cast<uint32_t>(handle);
-  if (!IsOnDisk(place)) {
-    *row = store_.row(place);
-    return Status();
-  }
-  std::vector<char> record(tier_->disk->record_bytes());
-  MXREC_RETURN_IF_ERROR(Explained(tier_->disk->Read(place, 1, record.data())));
-  buffer->resize(layout().stride());
-  *row = buffer->data();
-  return Explained(tier_->disk->Unpack(record.data(), key, buffer->data()));
-}
-
-void Table::Order(int shard, Walk* walk) const {
-  walk->keys.clear();
-  walk->order.clear();
-  shards_[shard].index.ForEach([&](int64_t key, uint32_t row) {
-    walk->order.push_back(uint64_t{row} << 32 | walk->keys.size());
-    walk->keys.push_back(key);
-  });
-  std::sort(walk->order.begin(), walk->order.end());
-}
-
-int64_t Table::Erase(const int64_t* keys, int64_t n) {
-  int64_t erased = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const uint64_t hash = HashKey(keys[i]);
-    const int shard = ShardOf(hash);
-    Shard& s = shards_[shard];
-    std::unique_lock<std::shared_mutex> lock(s.mutex);
-    KeysWillChange(shard);
-    const int64_t row = s.index.Find(hash, keys[i]);
-    if (row != KeyIndex::kNone) {
-      s.index.Erase(hash, keys[i]);
-      ++s.epoch;
-      FreeRow(shard, static_cast<uint32_t>(row));
-      if (changes_ != nullptr) changes_->LogErasure(shard, keys[i]);
-      ++erased;
-    } else if (history_ != nullptr) {
-      if (changes_ != nullptr) changes_->LogRefused(shard, keys[i]);
-      history_->Forget(shard, hash);
-    }
-  }
-  Erased(erased);
-  return erased;
-}
-
-void Table::Clear(bool keep_memory) {
-  ForgetChanges();
-  for (int s = 0; s < shards(); ++s) {
-    std::unique_lock<std::shared_mutex> lock(shards_[s].mutex);  // preparation may be looking for hints
-    shards_[s].index.Clear();
-    ++shards_[s].epoch;
-    if (history_ != nullptr) history_->ForgetAll(s);
-  }
-  store_.Reset();
-  if (!keep_memory) store_.Trim();
-  if (history_ != nullptr) history_->facts().Clear();
-  if (tier_ != nullptr) {
-    tier_->frames.Clear();
-    tier_->disk->Clear();
-  }
-  Erased(size());
-}
-
-int64_t Table::capacity() const {
-  if (config_.max_rows > 0) return config_.max_rows;
-  return store_.end() + (tier_ == nullptr ? 0 : tier_->disk->rows());
-}
-
-int64_t Table::bytes() const {
-  int64_t bytes = store_.bytes(), rows = store_.end();
-  if (tier_ != nullptr) rows += tier_->disk->rows();
-  if (history_ != nullptr) bytes += rows * static_cast<int64_t>(sizeof(RowFacts));
-  if (changes_ != nullptr) bytes += rows * static_cast<int64_t>(sizeof(Changes::Mark));
-  for (int s = 0; s < shards(); ++s) {
-    const ReadLock lock = LockToRead(s);
-    bytes += shards_[s].index.bytes();
-    if (tier_ != nullptr) bytes += tier_->frames.bytes(s);
-    if (history_ != nullptr) bytes += history_->numbers(s).bytes;
-  }
-  return bytes;
-}
-
-Table::Lives Table::lives() const {
-  Lives lives = {inserted(), 0, 0};
-  for (int s = 0; s < shards() && history_ != nullptr; ++s) {
-    const ReadLock lock = LockToRead(s);
-    const History::Numbers numbers = history_->numbers(s);
-    lives.seen += numbers.begun - numbers.promoted;
-    lives.refused += numbers.refused;
-    lives.candidates += numbers.candidates;
-  }
-  return lives;
 }
 
 }  // namespace mxrec

@@ -1,15 +1,15 @@
-// Table: the rows of one sparse feature space, found by 64-bit key. The facade over key index, row store and
-// initializer; everything a step does to rows goes through here.
+// Table: the rows of one sparse feature space, found by 64-bit key. Joins key index, row store and initializer;
+// everything a step does to rows goes through here. Beside it: bulk_loader.h adds many rows at once, snapshot.h saves.
 //
 // Keys are split by hash into shards, a power of two fixed at creation. A shard's index and its share of the row store
 // are guarded by the shard's reader-writer lock; there is no lock over the whole table, and none is held while rows
 // are read or written. So preparation (which only looks) runs beside a step (which inserts), and eviction of one shard
 // beside the reading of another.
 //
-// Handles: what Resolve and Insert give for a key, and what Gather and Update take: a row number, or kNoRow.
+// Handles: Resolve and Insert give one for a key, Gather and Update take them. A handle is a row number, or kNoRow.
 // The bit kFrozen marks rows that are read but never updated (padding keys). The bits above it are a tag, by which
-// CheckHandles tells the handles of today from those of rows that have gone since, and from made-up numbers. A handle
-// stays good while its row lives; in a table with rows on disk, until the use that it was given in ends.
+// CheckHandles tells valid handles from those of rows that have gone since, and from made-up numbers. A handle is valid
+// while its row lives; in a table with rows on disk, until the use that it was given in ends.
 //
 // Rows on disk (tier.h): Resolve marks their keys, and Fetch brings the rows back to memory, where others make room.
 #pragma once
@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -39,7 +40,7 @@ namespace mxrec {
 
 constexpr int64_t kNoRow = -1;
 constexpr int64_t kFrozen = int64_t{1} << 40;
-// The part of a handle that tells rows from each other, tables without padding keys and tags aside.
+// The part of a handle that is the row number.
 constexpr int64_t kRowBits = UINT32_MAX;
 
 struct TableConfig {
@@ -55,17 +56,10 @@ struct TableConfig {
 bool operator==(const TableConfig& a, const TableConfig& b);
 
 class Table {
-  // To read a shard's index and history.
+  // Held while a shard's index and history are read.
   struct ReadLock {
     std::shared_lock<std::shared_mutex> index;
     std::unique_lock<std::mutex> history;
-  };
-  // What a walk over rows needs, for one after another.
-  struct Walk {
-    std::vector<int64_t> keys;
-    std::vector<uint64_t> order;
-    std::vector<float> row;
-    std::vector<char> records;
   };
 
  public:
@@ -78,46 +72,48 @@ class Table {
 
   // ---- The path of a batch. All keys passed for `shard` must belong to it (see batch/grouping.h). ----
 
-  // What a step does to rows on disk it does in a use (store/uses.h). Tables without a disk tier have none: it is 0.
+  // Begins and ends a use (store/uses.h), during which the rows that a step looks up stay in memory. 0 stands for none:
+  // tables without a disk tier need no use.
   int64_t BeginUse() { return tier_ == nullptr ? 0 : tier_->uses.Begin(); }
   void EndUse(int64_t use) {
     if (use != 0) tier_->uses.End(use);
   }
 
-  // Where the rows of `keys` are now, -1 where there is none; changes nothing. Returns their seal: a number that
-  // Resolve will know these hints by.
+  // Tells where the rows of `keys` are now, -1 where there is none; changes nothing. Returns the hints' seal: a number
+  // by which Resolve recognizes them.
   int64_t Hint(int shard, const int64_t* keys, int64_t n, int64_t* hints) const;
 
-  // Handles of the keys that have a row, kNoRow for the others; returns how many have none. Hints that fit their seal
-  // are taken at their word, unless a key of the shard has lost its row since. Others may hold anything and are not
-  // used. Keys whose rows are on disk get a mark that Fetch understands.
+  // Gives the handles of the keys that have a row, kNoRow for the others; returns how many have none. Uses hints that
+  // fit their seal without searching again, unless a key of the shard has lost its row since. Hints that do not fit may
+  // hold anything and are ignored. Keys whose rows are on disk get a mark that Fetch understands.
   int64_t Resolve(int shard, const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles, int64_t seal = 0,
                   int64_t use = 0) const;
 
-  // The same for keys of any shard, in any order and any number of times: for reading.
+  // Do the same for keys of any shard, in any order and any number of times: for reading.
   int64_t HintAny(const int64_t* keys, int64_t n, int64_t* hints) const;
   void ResolveAny(const int64_t* keys, const int64_t* hints, int64_t n, int64_t* handles, int64_t seal = 0,
                   int64_t use = 0) const;
 
-  // Brings the rows that Resolve found on disk back, and makes room for those that `insert` says will be inserted.
-  // After a failure rows may be in other places than before, but none has changed. Does nothing without a disk tier.
+  // Brings the rows that Resolve found on disk back to memory; with `insert`, also makes room for the rows that Insert
+  // or Record will add. After a failure rows may be in other places than before, but none has changed. Does nothing
+  // without a disk tier.
   Status Fetch(int shard, const int64_t* keys, int64_t n, int64_t use, bool insert, int64_t* handles);
   Status FetchAny(const int64_t* keys, int64_t n, int64_t use, int64_t* handles);
 
-  // Sets apart room for `n` new rows, or says that the table is full. Each Claim must be followed by Inserts that use
-  // it up or by Release.
+  // Claims room for `n` new rows within the table's limit, or says that the table is full. Inserts use the claim up;
+  // Release gives back what they have not used.
   Status Claim(int64_t n);
   void Release(int64_t n) { size_.fetch_sub(n, std::memory_order_relaxed); }
 
-  // Whether the keys whose handles are kNoRow belong to `shard`; those of a forged plan need not.
+  // Tells whether all keys whose handles are kNoRow belong to `shard`; those of a forged plan need not.
   bool AreOf(int shard, const int64_t* keys, const int64_t* handles, int64_t n) const;
   // Marks the handles of padding keys that have no row, so that Insert and Record pass over them; returns how many.
-  // Handles that are marked are below 0 and not kNoRow: Unmark makes them that.
+  // UnmarkPadding turns the marks back into kNoRow.
   int64_t MarkPadding(const int64_t* keys, int64_t n, int64_t* handles) const;
   static void UnmarkPadding(int64_t* handles, int64_t n) { std::replace(handles, handles + n, kPassedOver, kNoRow); }
-  // Makes room in memory for the rows that Insert or Record of these handles will make, so that it does not fail for
-  // the lack of it after others have inserted. After a failure nothing is reserved. Each Reserve must be followed by
-  // the Insert or Record, or by Unreserve. REQUIRES: Fetch and Screen, if they are needed, are done.
+  // Allocates the memory for the rows that Insert or Record of these handles will make, so that they do not fail for
+  // lack of it after others have inserted. After a failure nothing is reserved. Each Reserve must be followed by the
+  // Insert or Record, or by Unreserve. REQUIRES: Fetch and Screen, if they are needed, are done.
   Status Reserve(int shard, const int64_t* handles, int64_t n);
   void Unreserve(int shard, const int64_t* handles, int64_t n);
 
@@ -125,9 +121,9 @@ class Table {
   // (fewer than expected if another thread was faster). REQUIRES: room was claimed.
   Status Insert(int shard, const int64_t* keys, int64_t n, int64_t* handles, int64_t* inserted, int64_t use = 0);
 
-  // The same for a table that tracks its keys (history.h), in two parts, for keys [first, first + n) of a batch:
-  // Screen marks the keys without a row that the batch admits, for which room must be claimed, and returns how many
-  // there are. Record counts all keys at `step`, gives rows to those marked, and leaves the refused ones kNoRow.
+  // Insert for a table that tracks its keys (history.h), in two parts, for keys [first, first + n) of a batch: Screen
+  // marks the keys without a row that the batch admits, for which room must be claimed, and returns how many there are.
+  // Record counts all keys at `step`, gives rows to those marked, and leaves the refused ones kNoRow.
   int64_t Screen(int shard, const int64_t* keys, const Tally& tally, int64_t first, int64_t n, int64_t* handles) const;
   Status Record(int shard, const int64_t* keys, const Tally& tally, int64_t first, int64_t n, uint32_t step,
                 int64_t* handles, int64_t* inserted, int64_t use = 0);
@@ -135,25 +131,25 @@ class Table {
   // Copies the embedding of each handle to out[n, dim]; zeros for kNoRow.
   void Gather(const int64_t* handles, int64_t n, float* out) const;
 
-  // Applies `rule` with gradient [n, dim] to the rows, slots included. kNoRow and frozen rows are passed over; with
-  // `skip_nonfinite`, also those whose gradient is not finite, which are counted.
+  // Applies `rule` with gradient [n, dim] to the rows, slots included. Passes over kNoRow and frozen rows; with
+  // `skip_nonfinite`, also over rows whose gradient is not finite, and counts these.
   // REQUIRES: CheckHandles; no row twice; the rule's slots are in the layout.
   void Update(const Rule& rule, const float* hyper, const int64_t* handles, const float* gradient, int64_t n,
               bool skip_nonfinite = false);
 
-  // The same for one row whose handle is neither kNoRow nor frozen.
+  // Applies `rule` to one row whose handle is neither kNoRow nor frozen.
   void UpdateRow(const Rule& rule, const float* hyper, int64_t handle, const float* gradient) {
     WillChange(handle);
     rule.apply(Row(handle), gradient, config_.dim, hyper);
   }
-  // To be called before a row, or what is known of it, changes. REQUIRES: as for UpdateRow.
+  // Must be called before a row, or what is known of it, changes. REQUIRES: as for UpdateRow.
   [[gnu::always_inline]] void WillChange(int64_t handle) {
     const uint32_t row = static_cast<uint32_t>(handle);
     if (changes_ != nullptr && changes_->mark(row) != changes_->now()) FirstChange(row);
   }
-  // The row itself. REQUIRES: the handle is not kNoRow, nor a place on disk.
+  // Returns the row itself. REQUIRES: the handle is not kNoRow, nor a place on disk.
   float* Row(int64_t handle) const { return store_.row(static_cast<uint32_t>(handle)); }
-  // Request from memory what will be read of n rows, and what UpdateRow will touch of them. Request many rows at once
+  // Request from memory what will be read of n rows, or what UpdateRow will touch of them. Request many rows at once
   // and work on them after the next ones are requested: a request that misses the TLB holds up the instructions behind
   // it, so only requests that stand close together are under way at the same time.
   void PrefetchEmbeddings(const int64_t* handles, int64_t n) const { Prefetch<0>(handles, n, config_.dim); }
@@ -161,7 +157,7 @@ class Table {
     Prefetch<1>(handles, n, config_.dim * (1 + rule.slots));
   }
 
-  // InvalidArgument naming the first handle that is not good.
+  // Returns InvalidArgument naming the first handle that is not valid.
   Status CheckHandles(const int64_t* handles, int64_t n) const;
 
   // ---- Outside the step. ----
@@ -174,12 +170,12 @@ class Table {
   // change nothing, so that rebuilding a graph does not undo what was set or restored since; a filter cannot be added,
   // removed or resized. REQUIRES: no step is running.
   Status Track(const Tracking& tracking);
-  // nullptr if the table does not track its keys.
+  // Returns nullptr if the table does not track its keys.
   History* history() const { return history_.get(); }
-  // What the table knows of a key, with a row or without; zeros if it knows nothing.
+  // Returns what the table knows of a key, with a row or without; zeros if it knows nothing.
   RowFacts Facts(int64_t key) const;
-  // As a checkpoint holds it: the facts of a key with a row, or a refused key. REQUIRES: the table tracks its keys; no
-  // step is running.
+  // Replaces the facts of a key with a row, or count and time of a refused key, by those of a checkpoint. REQUIRES: the
+  // table tracks its keys; no step is running.
   Status SetFacts(int64_t key, const RowFacts& facts);
 
   // Adds or replaces one row: parts[0] is its embedding, parts[1 + s] its slot s, [dim] floats each. A null part stays
@@ -187,35 +183,15 @@ class Table {
   Status Assign(int64_t key, const float* const* parts);
 
   // Gives `n` keys, none of them twice, the embeddings [n, dim]. Rows that are there keep their slots and what is known
-  // of them; new ones have initial slots, and count as used in the table's present step. A table that is full, memory
-  // or a disk that gives out is an error that leaves every key as it was, as far as that disk lets it.
+  // of them; new ones have initial slots, and count as used in the table's present step. If the table, the memory or a
+  // disk is full, that is an error and every key stays as it was, as far as that disk lets it.
   // REQUIRES: no step is running.
   Status AssignEmbeddings(const int64_t* keys, int64_t n, const float* embeddings);
 
-  // Adds `n` rows at once, many times faster than Assign: key i gets floats [i * dim, (i + 1) * dim) of columns[0] as
-  // its embedding and of columns[1 + s] as its slot s; a null column stands for the initial value. Rows of a shard come
-  // in the order of `keys`, whatever the threads. A key that has a row already, or comes twice, is AlreadyExists, or
-  // with `replace`, where it must not come twice, loses what it had; after a failure some of the rows are there.
-  // REQUIRES: no step is running.
-  Status InsertRows(const int64_t* keys, const float* const* columns, int64_t n, const ParallelFor& parallel,
-                    bool replace = false);
-
-  // Makes room in the index for these keys, none of which has a row: they can then be inserted part by part without its
-  // growing from part to part. REQUIRES: as for InsertRows.
-  Status ReserveRows(const int64_t* keys, int64_t n, const ParallelFor& parallel);
-
-  // InsertRows in two halves, so that the columns need not be there all at once: rows that are all in memory get their
-  // places, and each of them its content; until then that is unspecified. After a failure, rows without a place have
-  // kNoPlace, which FillRows passes over. FillRows may run in several threads, for different rows.
-  // REQUIRES: no step is running; the table has no disk tier.
-  static constexpr uint32_t kNoPlace = UINT32_MAX;
-  Status PlaceRows(const int64_t* keys, int64_t n, const ParallelFor& parallel, bool replace, uint32_t* places);
-  void FillRows(const int64_t* keys, const uint32_t* places, const float* const* columns, int64_t n);
-
   // Copies `key`'s embedding and slots to out[dim * (1 + slots)]; zeros and *found = false if it has no row.
   Status Read(int64_t key, float* out, bool* found) const;
-  // The row of a handle that a walk gave, if need be read from disk to `buffer`, which the call makes large enough.
-  // REQUIRES: the shard is locked by the walk.
+  // Gives the row of a handle that ForEachIn or EraseIf passed: the row itself, or if that is on disk, its content in
+  // `buffer`, which the call makes large enough. REQUIRES: called from there, while the shard is locked.
   Status ReadRow(int64_t key, int64_t handle, std::vector<float>* buffer, const float** row) const;
 
   // Removes the keys that are present; returns how many. REQUIRES: no running step uses these keys: their rows may be
@@ -256,66 +232,48 @@ class Table {
     shards_[shard].index.ForEach([&](int64_t key, uint32_t row) { fn(key, int64_t{row}); });
   }
 
-  // Some of the keys that have a row, `count` or all of them: whoever looks at a sample need not walk over the table.
-  // Which ones, their hashes decide.
+  // Returns a sample of the keys that have a row, `count` of them or all, without a walk over the table. Their hashes
+  // decide which.
   std::vector<int64_t> SomeKeys(int64_t count) const;
 
-  // From now on the table follows which of its rows change (changes.h), so that it can be saved while it is trained;
-  // `keys`: also which keys lose their rows or become known without a row, so that what has changed can be saved
-  // alone. REQUIRES: no step is running.
+  // Makes the table follow which of its rows change (changes.h), so that it can be saved while it is trained; with
+  // `keys`, also which keys lose their rows or become known without a row, so that what has changed can be saved alone.
+  // REQUIRES: no step is running.
   Status FollowChanges(bool keys);
-  // Now, to ask later for what has changed since; kNoMoment if changes are not followed. REQUIRES: no step is running.
+  // Ends an interval (changes.h) and returns its moment, by which a snapshot can ask for what has changed since;
+  // kNoMoment if changes are not followed. REQUIRES: no step is running.
   int64_t Moment() { return changes_ == nullptr ? Changes::kNoMoment : changes_->EndInterval(); }
-  // Whether a snapshot can hold just what has changed since.
+  // Tells whether a snapshot can hold just what has changed since.
   bool KnowsSince(int64_t moment) const { return changes_ != nullptr && changes_->Knows(moment); }
 
-  // Removes everything, what is known of refused keys too, and gives the memory back; with `keep_memory`, that of the
-  // rows in memory stays for those that follow, until Trim. REQUIRES: no step is running.
+  // Removes everything, what is known of refused keys too, and gives the memory back; with `keep_memory`, keeps the
+  // memory of rows for those that follow, until Trim. REQUIRES: no step is running.
   void Clear(bool keep_memory = false);
   void Trim() { store_.Trim(); }
 
   // Calls fn(key, handle) for every row, shard after shard, in ascending order of row numbers, those on disk last: an
   // order that the sequence of inserts and erases determines; after each shard's rows, refused(candidate) for its
   // refused keys. No insert or erase may touch a shard while it is walked: its lock is held.
-  template <typename Fn>
-  void ForEach(Fn fn) const {
-    ForEach(fn, [](const Candidate&) {});
-  }
-  template <typename Fn, typename Refused>
-  void ForEach(Fn fn, Refused refused) const {
-    Walk walk;
-    for (int s = 0; s < shards(); ++s) {
-      const ReadLock lock = LockToRead(s);
-      WalkKeys(s, &walk, fn);
-      if (history_ != nullptr) history_->ForEachRefused(s, refused);
-    }
-  }
-  // The same with the rows' values, Status fn(key, handle, row); ends at the first failure, of fn or of the disk.
-  template <typename Fn>
-  Status ForEachRow(Fn fn) const {
-    Walk walk;
-    for (int s = 0; s < shards(); ++s) {
-      const ReadLock lock = LockToRead(s);
-      MXREC_RETURN_IF_ERROR(WalkRows(s, &walk, fn));
-    }
-    return Status();
-  }
+  void ForEach(const std::function<void(int64_t key, int64_t handle)>& fn,
+               const std::function<void(const Candidate&)>& refused = nullptr) const;
+  // Does the same with the rows' values; ends at the first failure, of fn or of the disk.
+  Status ForEachRow(const std::function<Status(int64_t key, int64_t handle, const float* row)>& fn) const;
 
   int64_t size() const { return size_.load(std::memory_order_relaxed); }
   int64_t capacity() const;  // rows that fit without a new allocation, or max_rows if there is a limit
   int64_t bytes() const;     // rows, index and history
-  // nullptr if all rows are in memory.
+  // Returns nullptr if all rows are in memory.
   const Tier* tier() const { return tier_.get(); }
   int64_t inserted() const { return inserted_.load(std::memory_order_relaxed); }  // since creation; with erased(),
   int64_t erased() const { return erased_.load(std::memory_order_relaxed); }      // inserted = size + erased
-  // Counts what may have changed a row or a fact without changing the number of rows: training batches, loads, and
-  // writes from outside the step. While it, inserted() and erased() stay the same, so does the table.
+  // How often rows or facts may have changed without a change of the number of rows: training batches, loads, and
+  // writes from outside the step. As long as this, inserted() and erased() stay the same, so does the table.
   int64_t mutations() const { return mutations_.load(std::memory_order_relaxed); }
   void CountMutation() { mutations_.fetch_add(1, std::memory_order_relaxed); }
   // Rows that updates have not applied because their gradients were not finite (nonfinite.h), since creation.
   int64_t nonfinite() const { return nonfinite_.load(std::memory_order_relaxed); }
   void CountNonfinite(int64_t n) { nonfinite_.fetch_add(n, std::memory_order_relaxed); }
-  // Lives of keys since creation, and those of them that have got no row (history.h): seen = inserted + refused.
+  // Lives of keys since creation, and how many of them have got no row (history.h): seen = inserted + refused.
   struct Lives {
     int64_t seen;
     int64_t refused;
@@ -332,27 +290,27 @@ class Table {
     // with `mutex` held alone, steps took 4 % longer.
     mutable std::mutex history_mutex;
     int64_t reserved = 0;  // rows that batches under way may add without asking for memory
-    // Another one whenever a key loses its row, and for every shard of every table of every process: seals contain it.
+    // Seals contain it. It changes whenever a key loses its row, and differs between all shards of all tables of all
+    // processes.
     int64_t epoch = 0;
   };
 
   // How far ahead of its use a row, key or chunk is requested from memory. 16 covers a DRAM access (~90 ns) at the ~6
   // ns each item takes once its data is in the cache.
   static constexpr int64_t kAhead = 16;
-  // Marks among the handles of a batch under way: a key that shall get a row, and a key whose row is on disk.
-  static constexpr int64_t kAdmitted = -2;
-  // What MarkPadding marks with.
-  static constexpr int64_t kPassedOver = -4;
-  static constexpr int64_t kCold = -3;
+  // Marks among the handles of a batch under way.
+  static constexpr int64_t kAdmitted = -2;    // the key shall get a row
+  static constexpr int64_t kCold = -3;        // its row is on disk
+  static constexpr int64_t kPassedOver = -4;  // a padding key that shall get none
 
+  friend class BulkLoader;
   friend class Snapshot;
 
   explicit Table(const TableConfig& config, int shard_bits);
   class SharedLocks;
-  static int64_t Seal(int64_t epoch, const int64_t* keys, const int64_t* hints, int64_t n);
   bool AreRows(const int64_t* hints, int64_t n) const;
   int ShardOf(uint64_t hash) const { return static_cast<int>(mxrec::ShardOf(hash, shard_bits_)); }
-  // The tag of the handles that are given now.
+  // Returns the tag of the handles that are given now.
   int64_t Tag(int64_t use) const;
   int64_t Handle(int64_t key, int64_t row, int64_t tag) const { return row | tag | (IsPadding(key) ? kFrozen : 0); }
   // Turns the row numbers in `handles`, of a table with a disk tier, into handles, or marks.
@@ -377,16 +335,16 @@ class Table {
       for (int64_t j = 16; j < end; j += 16) __builtin_prefetch(row + j, kWrite);
     }
   }
-  // How many rows Insert or Record of these handles makes.
+  // Counts the rows that Insert or Record of these handles will make.
   int64_t Wanted(const int64_t* handles, int64_t n) const {
     return std::count(handles, handles + n, history_ == nullptr ? kNoRow : kAdmitted);
   }
   bool IsPadding(int64_t key) const;
-  // A row for `key` in a locked shard whose index has room; what is known of a refused key goes with it. NewRow
-  // initialises its embedding and slots, too.
+  // Adds a row for `key` to a locked shard whose index has room, with what is known of the key if it was refused
+  // before. NewRow initialises embedding and slots, too.
   Status AddRow(int shard, uint64_t hash, int64_t key, uint32_t* row, int64_t use = 0);
   Status NewRow(int shard, uint64_t hash, int64_t key, uint32_t* row, int64_t use);
-  // A row in memory that belongs to `key`, and one on its way back to the store.
+  // Takes a row in memory from the store for `key`; FreeRow gives a row, in memory or on disk, back.
   Status AllocateRow(int shard, int64_t key, int64_t use, uint32_t* row);
   void FreeRow(int shard, uint32_t row);
   void Erased(int64_t n) {
@@ -396,66 +354,34 @@ class Table {
   }
   bool IsOnDisk(uint32_t row) const { return tier_ != nullptr && (row & kOnDisk) != 0; }
   Status Relayout(const RowLayout& layout);
-  // A shard's rows in ascending order: the row number, and in the low half the number of its key, sorted as one word.
-  void Order(int shard, Walk* walk) const;
-  // ForEach and ForEachRow for a shard that is locked.
-  template <typename Fn>
-  void WalkKeys(int shard, Walk* walk, Fn fn) const {
-    Order(shard, walk);
-    for (const uint64_t word : walk->order) {
-      fn(walk->keys[static_cast<uint32_t>(word)], static_cast<int64_t>(word >> 32));
-    }
-  }
-  template <typename Fn>
-  Status WalkRows(int shard, Walk* walk, Fn fn) const {
-    Order(shard, walk);
-    uint32_t first = 0, end = 0;  // places whose records were read
-    for (const uint64_t word : walk->order) {
-      const int64_t key = walk->keys[static_cast<uint32_t>(word)];
-      const uint32_t row = static_cast<uint32_t>(word >> 32);
-      if (!IsOnDisk(row)) {
-        MXREC_RETURN_IF_ERROR(fn(key, int64_t{row}, const_cast<const float*>(store_.row(row))));
-        continue;
-      }
-      const DiskStore& disk = *tier_->disk;
-      if (row >= end) {  // what is left of the segment, at once
-        first = row;
-        MXREC_RETURN_IF_ERROR(ReadSegment(word, walk->order, &walk->records, &end));
-      }
-      const char* record = walk->records.data() + (row - first) * disk.record_bytes();
-      walk->row.resize(layout().stride());
-      MXREC_RETURN_IF_ERROR(Explained(disk.Unpack(record, key, walk->row.data())));
-      MXREC_RETURN_IF_ERROR(fn(key, int64_t{row}, const_cast<const float*>(walk->row.data())));
-    }
-    return Status();
-  }
+  // Lists a locked shard's keys, and its rows in ascending order: row << 32 | number of the row's key, as one word.
+  void Order(int shard, std::vector<int64_t>* keys, std::vector<uint64_t>* order) const;
 
   // ---- Of a table that follows its changes.
-  // The first change of a row in an interval.
+  // Notes the first change of a row in an interval.
   void FirstChange(uint32_t row);
   // Puts what is at a row or place aside, if the snapshot under way still needs it.
   void Preserve(int shard, uint32_t row);
-  // To be called before keys of a locked shard come, go or change their rows, and before its refused keys change.
+  // Must be called before keys of a locked shard come, go or change their rows, and before its refused keys change.
   void KeysWillChange(int shard) {
     if (changes_ != nullptr && changes_->is_watched()) ListForSnapshot(shard);
   }
   void ListForSnapshot(int shard);
-  // The refused keys last seen until then are about to be forgotten.
+  // Notes that the refused keys last seen at `until` or before are about to be forgotten.
   void LogForgottenUntil(int shard, int64_t until);
-  // FailedPrecondition if it is; `what` the table cannot do meanwhile.
+  // Returns FailedPrecondition if the table is being saved, saying that it cannot do `what` meanwhile.
   Status CheckNotBeingSaved(const std::string& what) const;
-  // All rows go: a snapshot under way fails.
+  // Begins anew when all rows go: a snapshot under way fails.
   void ForgetChanges();
   // Fills in the lists of the part of a shard that is locked, if it is open and has none yet.
   void ListRows(int shard, Changes::Part* part) const;
 
   // ---- Of a table with a disk tier; the shard is locked alone.
-  // What is to be read of rows found at `hints`; for this the shards may be shared.
+  // Collects what must be read of the rows at `hints`. Here the shards may be shared.
   DiskStore::ReadAhead ReadAhead(const int64_t* hints, int64_t n) const;
-  // Brings rows back for the handles that say so.
-  // Makes room for `fresh` rows more.
+  // Brings back the rows of the keys whose handles are kCold, and makes room for `fresh` rows more.
   Status Promote(int shard, const int64_t* keys, int64_t n, int64_t fresh, int64_t use, int64_t* handles);
-  // The handle of a key that was found at `row`, in memory or on disk.
+  // Gives the handle of a key that was found at `row`, brought back from disk if need be.
   Status Hold(int shard, int64_t key, int64_t row, int64_t use, int64_t* handle);
   // Lets `n` more rows be added in memory, by moving others to disk.
   Status MakeRoom(int shard, int64_t n);
@@ -468,27 +394,15 @@ class Table {
   // Writes the records of keys whose rows are elsewhere, and frees their rows there. `empty` as for DiskStore::Append.
   Status MoveToDisk(int shard, const std::vector<int64_t>& keys, const std::vector<uint32_t>& from, const char* records,
                     bool empty = false);
-  // Writes the rows that a checkpoint has more of than memory may hold.
-  class DiskWriter;
   // Reads the records from that of `word` on to the last in `order` that lies in the same segment.
   Status ReadSegment(uint64_t word, const std::vector<uint64_t>& order, std::vector<char>* records,
                      uint32_t* end) const;
-  // An error of the disk tier, saying whose it is and what can be done.
+  // Adds to an error of the disk tier whose it is and what can be done.
   Status Explained(const Status& status) const;
   ReadLock LockToRead(int shard) const {
     return {std::shared_lock<std::shared_mutex>(shards_[shard].mutex),
             std::unique_lock<std::mutex>(shards_[shard].history_mutex)};
   }
-  // Calls fn(shard, order, n, &inserted) for each shard, locked alone and with room for them in its index: it inserts
-  // the keys at `order`[0, n) and counts the rows that it makes.
-  template <typename Fn>
-  Status InsertByShard(const int64_t* keys, int64_t n, const ParallelFor& parallel, bool replace, Fn fn);
-  Status PlaceShard(int shard, const int64_t* keys, const uint32_t* order, int64_t n, bool replace, uint32_t* places,
-                    int64_t* inserted);
-  Status InsertToTier(int shard, const int64_t* keys, const float* const* columns, const uint32_t* order, int64_t n,
-                      bool replace, int64_t* inserted);
-  void FillRow(const int64_t* keys, const float* const* columns, int64_t i, float* row) const;
-  Status HasRow(int64_t key) const;
 
   TableConfig config_;  // padding_keys sorted
   int shard_bits_;
@@ -504,7 +418,7 @@ class Table {
   std::atomic<int64_t> erased_{0};
   std::atomic<int64_t> mutations_{0};
   std::atomic<int64_t> nonfinite_{0};
-  // Another one whenever a key loses its row: the tag of handles without a disk tier.
+  // The tag of handles without a disk tier; changes whenever a key loses its row.
   std::atomic<int64_t> generation_{0};
 };
 

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "base/hash.h"
-#include "table/disk_writer.h"
 #include "table/table.h"
 
 namespace mxrec {
@@ -326,49 +325,6 @@ Status Table::Relayout(const RowLayout& layout) {
   }
   tier_->disk = std::move(disk);
   return Status();
-}
-
-bool Table::DiskWriter::wanted() const {
-  const Tier* tier = table_->tier_.get();
-  if (tier == nullptr || tier->frames.occupied(shard_) < tier->quota) return false;
-  return table_->config_.max_rows > 0 || tier->disk->rows() < tier->config.disk_rows;
-}
-
-float* Table::DiskWriter::Next(int64_t key) {
-  keys_.push_back(key);
-  const int64_t stride = table_->layout().stride();
-  rows_.resize(keys_.size() * stride);
-  return rows_.data() + (keys_.size() - 1) * stride;
-}
-
-Status Table::DiskWriter::Flush(int64_t* lost) {
-  *lost = 0;
-  const int64_t n = static_cast<int64_t>(keys_.size());
-  if (n == 0) return Status();
-  const DiskStore& disk = *table_->tier_->disk;
-  KeyIndex& index = table_->shards_[shard_].index;
-  History* history = table_->history_.get();
-  const int64_t stride = table_->layout().stride();
-  records_.resize(n * disk.record_bytes());
-  for (int64_t i = 0; i < n; ++i) {
-    disk.Pack(keys_[i], rows_.data() + i * stride, records_.data() + i * disk.record_bytes());
-  }
-  std::vector<uint32_t> places(n);
-  const Status status = table_->AppendToDisk(shard_, records_.data(), n, places.data());
-  for (int64_t i = 0; i < n; ++i) {
-    const uint64_t hash = HashKey(keys_[i]);
-    if (!status.ok()) {
-      index.Erase(hash, keys_[i]);
-      continue;
-    }
-    if (history != nullptr) history->facts(places[i]) = history->Admit(shard_, hash);
-    if (table_->changes_ != nullptr) table_->changes_->SetMark(places[i], table_->changes_->now());
-    index.Move(hash, keys_[i], places[i]);
-  }
-  *lost = status.ok() ? 0 : n;
-  keys_.clear();
-  rows_.clear();
-  return status;
 }
 
 }  // namespace mxrec

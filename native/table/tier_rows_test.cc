@@ -1,6 +1,7 @@
 // What is done outside of steps to tables with rows on disk: slots, erasing, eviction, facts, reading, loading.
 #include <gtest/gtest.h>
 
+#include "table/bulk_loader.h"
 #include "table/eviction.h"
 #include "table/tier_fixture.h"
 
@@ -268,7 +269,7 @@ TEST_F(TierRows, RowsInsertedAtOnceFillMemoryAndThenTheDisk) {
     for (int64_t i = 0; i < n * kDim; ++i) embeddings.push_back(static_cast<float>(i));
     const float* columns[] = {embeddings.data(), nullptr};
     const Keys keys = DrawDistinct(n, 100000);
-    ASSERT_TRUE(table->InsertRows(keys.data(), columns, n, ThreadedFor(2)).ok());
+    ASSERT_TRUE(BulkLoader(table.get(), ThreadedFor(2)).Insert(keys.data(), columns, n).ok());
     Rows rows;
     for (int64_t i = 0; i < n; ++i) {
       rows[keys[i]].assign(embeddings.begin() + i * kDim, embeddings.begin() + (i + 1) * kDim);
@@ -285,7 +286,7 @@ TEST_F(TierRows, RowsInsertedAtOnceFillMemoryAndThenTheDisk) {
 
     // A key that has a row, here or there, or comes twice, is an error; no other row is lost by it.
     for (const Keys& more : {Keys{-1, -2, keys[0]}, Keys{-3, -4, keys[n - 1]}, Keys{-5, -6, -6}}) {
-      const Status status = table->InsertRows(more.data(), columns, 3, SerialFor());
+      const Status status = BulkLoader(table.get(), SerialFor()).Insert(more.data(), columns, 3);
       EXPECT_EQ(status.code(), Status::Code::kAlreadyExists) << status.message();
       for (int64_t i = 0; i < 2; ++i) {
         if (!HasRow(*table, more[i])) continue;

@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 
+#include "table/bulk_loader.h"
 #include "table/tracking_fixture.h"
 
 namespace mxrec {
@@ -234,7 +235,8 @@ class Simulation {
       if (!models_[1].HasRow(key) && std::count(fresh.begin(), fresh.end(), key) == 0) fresh.push_back(key);
     }
     const float* none[] = {nullptr};
-    ASSERT_TRUE(tables_[1]->InsertRows(fresh.data(), none, static_cast<int64_t>(fresh.size()), parallel_).ok());
+    ASSERT_TRUE(
+        BulkLoader(tables_[1].get(), parallel_).Insert(fresh.data(), none, static_cast<int64_t>(fresh.size())).ok());
     for (const int64_t key : fresh) models_[1].Put(key);
   }
   void ChangeThresholds() {

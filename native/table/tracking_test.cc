@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/address_space_fixture.h"
+#include "table/bulk_loader.h"
 #include "table/tracking_fixture.h"
 
 namespace mxrec {
@@ -125,7 +126,7 @@ TEST(Tracking, LivesAddUpThroughEverythingThatEndsOrBeginsOne) {
   ExpectLives(*table, 6, 3, 2);
   const Keys fresh = {4, 7};
   const float* none[] = {nullptr};
-  ASSERT_TRUE(table->InsertRows(fresh.data(), none, 2, ThreadedFor(2)).ok());
+  ASSERT_TRUE(BulkLoader(table.get(), ThreadedFor(2)).Insert(fresh.data(), none, 2).ok());
   ExpectFacts(*table, 4, 1, 0, 0);
   ExpectLives(*table, 7, 2, 1);
   MustTrain(table, {1, 2});  // new lives
@@ -315,7 +316,7 @@ TEST(Tracking, BatchesOfTwoThreadsLoseNoCount) {
   if (second.Train().code() != Status::Code::kResourceExhausted) std::exit(2);
   const Keys keys = {1};
   const float* none[] = {nullptr};
-  if (table->InsertRows(keys.data(), none, 1, SerialFor()).ok()) std::exit(3);
+  if (BulkLoader(table.get(), SerialFor()).Insert(keys.data(), none, 1).ok()) std::exit(3);
   if (table->Facts(1).count != 1 || table->Facts(1).time != 100) std::exit(4);  // it still waits, with its count
   if (table->lives().seen != 1 || table->lives().refused != 1 || table->lives().candidates != 1) std::exit(5);
   if (table->size() != 0 || table->inserted() != 0) std::exit(6);

@@ -1,7 +1,10 @@
 #include "table/update_rows.h"
 
 #include <atomic>
+#include <vector>
 
+#include "batch/fold.h"
+#include "batch/grouping.h"
 #include "update/finite.h"
 
 namespace mxrec {
@@ -29,14 +32,14 @@ int64_t KeyOf(const Table& table, int64_t handle) {
 }  // namespace
 
 Status UpdateRows(Table* table, const Rule& rule, const float* hyper, const int64_t* handles, const float* gradient,
-                  int64_t n, Nonfinite mode, const ParallelFor& parallel, const int32_t* positions) {
+                  int64_t n, Nonfinite mode, const ParallelFor& parallel) {
   const int64_t dim = table->config().dim;
   if (mode == Nonfinite::kError && !AllFinite(gradient, n, dim, parallel)) {
     NonfiniteRows found;
     for (int64_t i = 0; i < n; ++i) {
       if (handles[i] == kNoRow || (handles[i] & kFrozen) != 0) continue;
       ++found.rows;
-      if (!IsFinite(gradient + i * dim, dim)) found.Add({0, 1, positions == nullptr ? i : positions[i], i});
+      if (!IsFinite(gradient + i * dim, dim)) found.Add({0, 1, i, i});
     }
     if (found.count > 0) {
       table->CountNonfinite(found.count);
@@ -48,6 +51,30 @@ Status UpdateRows(Table* table, const Rule& rule, const float* hyper, const int6
     table->Update(rule, hyper, handles + begin, gradient + begin * dim, end - begin, mode == Nonfinite::kSkip);
   });
   return Status();
+}
+
+Status UpdateRepeatedRows(Table* table, const Rule& rule, const float* hyper, const int64_t* handles,
+                          const float* gradient, int64_t n, Nonfinite mode, const ParallelFor& parallel) {
+  if (n >= INT32_MAX) return Status::InvalidArgument("too many gradients in one step");
+  const int64_t dim = table->config().dim;
+  // Addresses of one row may differ in their tags.
+  std::vector<int64_t> rows_of(handles, handles + n);
+  for (int64_t& handle : rows_of) handle = handle == kNoRow ? kNoRow : handle & (kFrozen | kRowBits);
+  Grouping grouping;
+  grouping.Build({{rows_of.data(), n}}, 0);
+  const int64_t rows = grouping.keys_size();
+  TablePlan groups;
+  groups.shards = 1;
+  groups.positions_size = n;
+  groups.keys_size = rows;
+  groups.offsets = grouping.offsets().data();
+  groups.positions = grouping.positions().data();
+  FeaturePlan everything;
+  everything.size = n;
+  std::vector<float> sums(rows * dim);
+  Fold(groups, {&everything, gradient, dim}, dim, sums.data(), parallel);
+  // Grouping lists the rows as they first appear, so the first bad row is that of the first bad gradient.
+  return UpdateRows(table, rule, hyper, grouping.keys().data(), sums.data(), rows, mode, parallel);
 }
 
 }  // namespace mxrec

@@ -1,4 +1,4 @@
-// UpdateRows: applies a rule to the rows at given addresses, with gradients that are summed already.
+// UpdateRows: applies a rule to the rows at given addresses.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,14 @@
 namespace mxrec {
 
 // Updates `table` with gradient [n, dim], and counts a mutation. kNoRow and frozen rows are passed over.
-// InvalidArgument, and nothing is changed, if `mode` is kError and a row's gradient is not finite; of these the one is
-// named that has the smallest number in `positions` [n], or in `handles` if that is null. REQUIRES: CheckHandles; no
-// row twice; the rule's slots are in the layout.
+// InvalidArgument, and nothing is changed, if `mode` is kError and a row's gradient is not finite; the first such row
+// is named. REQUIRES: CheckHandles; no row twice; the rule's slots are in the layout.
 Status UpdateRows(Table* table, const Rule& rule, const float* hyper, const int64_t* handles, const float* gradient,
-                  int64_t n, Nonfinite mode, const ParallelFor& parallel, const int32_t* positions = nullptr);
+                  int64_t n, Nonfinite mode, const ParallelFor& parallel);
+
+// Does the same where rows may come several times: sums the gradients of each first, in their order. InvalidArgument if
+// there are 2^31 gradients or more.
+Status UpdateRepeatedRows(Table* table, const Rule& rule, const float* hyper, const int64_t* handles,
+                          const float* gradient, int64_t n, Nonfinite mode, const ParallelFor& parallel);
 
 }  // namespace mxrec

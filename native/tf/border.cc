@@ -34,12 +34,12 @@ absl::Status ToTensorFlow(const Status& status) {
   return absl::InternalError(m);
 }
 
-Kernel::Kernel(tensorflow::OpKernelConstruction* construction)
+Kernel::Kernel(OpKernelConstruction* construction)
     : OpKernel(construction),
       out_of_memory_(absl::ResourceExhaustedError("out of memory in " + type_string() +
                                                   ": make batches smaller or give the process more memory")) {}
 
-void Kernel::Compute(tensorflow::OpKernelContext* context) {
+void Kernel::Compute(OpKernelContext* context) {
   try {
     Work(context);
   } catch (const std::bad_alloc&) {
@@ -86,7 +86,7 @@ class UseOfStep : public tensorflow::ResourceBase {
 
 }  // namespace
 
-absl::Status BeginUse(tensorflow::OpKernelContext* context, const std::shared_ptr<Table>& table, int64_t* use) {
+absl::Status BeginUse(OpKernelContext* context, const std::shared_ptr<Table>& table, int64_t* use) {
   *use = 0;
   if (table->tier() == nullptr) return absl::OkStatus();
   tensorflow::ScopedStepContainer* container = context->step_container();
@@ -106,7 +106,7 @@ absl::Status FindRule(const std::string& name, const Rule** rule) {
   return *rule == nullptr ? absl::InvalidArgumentError("there is no update rule '" + name + "'") : absl::OkStatus();
 }
 
-absl::Status ReadNonfinite(tensorflow::OpKernelConstruction* construction, Nonfinite* mode) {
+absl::Status ReadNonfinite(OpKernelConstruction* construction, Nonfinite* mode) {
   std::string name;
   TF_RETURN_IF_ERROR(construction->GetAttr("nonfinite", &name));
   return ToTensorFlow(ParseNonfinite(name, mode));
@@ -128,47 +128,9 @@ absl::Status CheckRule(const Rule& rule, const Table& table, tensorflow::TTypes<
   return mode == Nonfinite::kAllow ? absl::OkStatus() : ToTensorFlow(CheckHyper(rule, hyper.data()));
 }
 
-absl::Status ParsePlan(const tensorflow::Tensor& tensor, Plan* plan) {
+absl::Status ParsePlan(const Tensor& tensor, Plan* plan) {
   const auto words = tensor.flat<int64_t>();
   return ToTensorFlow(Plan::Parse(words.data(), words.size(), plan));
-}
-
-absl::Status FindFeature(const Plan& plan, int64_t feature, int64_t table, const FeaturePlan** found) {
-  if (feature < 0 || feature >= static_cast<int64_t>(plan.features().size()) ||
-      plan.features()[feature].table != table) {
-    return absl::InvalidArgumentError("feature " + std::to_string(feature) +
-                                      " is not in the prepared batch: pass the batch of the same insert function");
-  }
-  *found = &plan.features()[feature];
-  return absl::OkStatus();
-}
-
-absl::Status BagsOf(const FeaturePlan& feature, bool pooled, Bags* bags) {
-  *bags = {1, feature.size};
-  if (!pooled) return absl::OkStatus();
-  if (feature.shape.empty()) return absl::InvalidArgumentError("a combiner needs ids of rank 1 or more");
-  // Where there are no ids, the last dimension is any number, and no sum is made of it.
-  if (feature.size > 0) bags->size = feature.shape.back();
-  bags->count = 1;
-  for (size_t d = 0; d + 1 < feature.shape.size(); ++d) {
-    if (!Multiply(bags->count, feature.shape[d], &bags->count)) {
-      return absl::InvalidArgumentError("ids have too many dimensions to be looked up: they make 2^63 rows or more");
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ShapeOf(const FeaturePlan& feature, tensorflow::TensorShape* shape) {
-  return tensorflow::TensorShape::BuildTensorShape(feature.shape, shape);
-}
-
-absl::Status EmbeddingsShape(const FeaturePlan& feature, bool pooled, int64_t width, tensorflow::TensorShape* shape) {
-  Bags bags;
-  TF_RETURN_IF_ERROR(BagsOf(feature, pooled, &bags));
-  std::vector<int64_t> dims = feature.shape;
-  if (pooled) dims.pop_back();
-  dims.push_back(width);
-  return tensorflow::TensorShape::BuildTensorShape(dims, shape);
 }
 
 absl::Status CheckAttribute(const char* name, const std::vector<int64_t>& values, int64_t low, int64_t high) {
@@ -180,10 +142,10 @@ absl::Status CheckAttribute(const char* name, const std::vector<int64_t>& values
   return absl::OkStatus();
 }
 
-absl::Status ReadGradient(const tensorflow::Tensor& tensor, const FeaturePlan& feature, int64_t dim, bool pooled,
+absl::Status ReadGradient(const Tensor& tensor, const FeaturePlan& feature, int64_t dim, Pooling pooling,
                           int64_t column, FeatureGradient* gradient) {
   Bags bags;
-  TF_RETURN_IF_ERROR(BagsOf(feature, pooled, &bags));
+  TF_RETURN_IF_ERROR(ToTensorFlow(BagsOf(feature, pooling, &bags)));
   const bool is_wide = tensor.dims() > 0 && tensor.dim_size(tensor.dims() - 1) > dim;
   const int64_t columns = is_wide ? tensor.dim_size(tensor.dims() - 1) : dim;
   int64_t floats = 0;

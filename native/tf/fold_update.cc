@@ -3,16 +3,10 @@
 #include "table/fold_update.h"
 
 #include "batch/plan_check.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/shape_inference.h"
 #include "tf/border.h"
 
 namespace mxrec {
 namespace {
-
-using tensorflow::OpInputList;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
 
 REGISTER_OP("MxrecFoldUpdate")
     .Input("plan: int64")
@@ -30,7 +24,7 @@ REGISTER_OP("MxrecFoldUpdate")
     .Attr("rule: string")
     .Attr("nonfinite: {'error', 'skip', 'allow'} = 'error'")  // what becomes of gradients with NaN or infinity
     .SetIsStateful()
-    .SetShapeFn([](tensorflow::shape_inference::InferenceContext*) { return absl::OkStatus(); });
+    .SetShapeFn([](InferenceContext*) { return absl::OkStatus(); });
 
 class FoldUpdateOp : public Kernel {
  public:
@@ -85,10 +79,12 @@ class FoldUpdateOp : public Kernel {
     for (size_t g = 0; g < table_of_gradient_.size(); ++g) {
       FoldUpdateItem& item = items[table_of_gradient_[g]];
       const FeaturePlan* feature = nullptr;
-      OP_REQUIRES_OK(c, FindFeature(plan, feature_of_gradient_[g], table_in_plan_[table_of_gradient_[g]], &feature));
-      FeatureGradient gradient;
       OP_REQUIRES_OK(
-          c, ReadGradient(gradients[g], *feature, item.table->config().dim, pooled_[g] != 0, columns_[g], &gradient));
+          c, ToTensorFlow(plan.FindFeature(feature_of_gradient_[g], table_in_plan_[table_of_gradient_[g]], &feature)));
+      FeatureGradient gradient;
+      const Pooling pooling = pooled_[g] != 0 ? Pooling::kSum : Pooling::kNone;
+      OP_REQUIRES_OK(c,
+                     ReadGradient(gradients[g], *feature, item.table->config().dim, pooling, columns_[g], &gradient));
       item.gradients.push_back(gradient);
     }
     for (const FoldUpdateItem& item : items) {

@@ -1,5 +1,5 @@
 // MxrecLookup: plan -> the handles of its keys and the embeddings of its features, for any number of tables at once
-// (commit and embed).
+// (table/lookup.h).
 //
 // `anchors` are the tables' anchor variables. The kernel never touches them; they are the inputs through which
 // tf.gradients reaches the tables.
@@ -10,19 +10,12 @@
 // The rows of the keys are only copied out where a script takes them from the collection of rows. With static shape
 // `capacities` say how many keys a batch may bring to each table. `pads` say of each table whether anybody sees its
 // padding: in a pooled feature padding keys count for nothing, and where there are only such they get no rows.
-#include "batch/plan_check.h"
-#include "table/commit.h"
-#include "table/embed.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/shape_inference.h"
+#include "table/lookup.h"
+
 #include "tf/border.h"
 
 namespace mxrec {
 namespace {
-
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
 
 REGISTER_OP("MxrecLookup")
     .Input("plan: int64")
@@ -47,7 +40,7 @@ REGISTER_OP("MxrecLookup")
     .Attr("columns: list(int) >= 1")  // and from which column on
     .Attr("grouped: bool")            // whether the plan's tables are; if not, there is a handle per position
     .SetIsStateful()
-    .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
+    .SetShapeFn([](InferenceContext* c) {
       std::vector<int64_t> dims;
       TF_RETURN_IF_ERROR(c->GetAttr("dims", &dims));
       TF_RETURN_IF_ERROR(CheckAttribute("dims", dims, 1, kMaxDim));
@@ -65,7 +58,7 @@ REGISTER_OP("MxrecLookup")
       return absl::OkStatus();
     });
 
-// Values of `modes` and `views`; mx_rec/_lowering/lookups.py sets them.
+// Values of `modes` and `views`; mx_rec/_lowering/commits.py sets them.
 enum Mode { kSkip = 0, kRead = 1, kInsert = 2 };
 enum View { kHidden = 0, kEach = 1, kPooled = 2 };
 
@@ -132,105 +125,75 @@ class LookupOp : public Kernel {
   void Work(OpKernelContext* c) override {
     Plan plan;
     OP_REQUIRES_OK(c, ParsePlan(c->input(0), &plan));
+    // Every output is there before the first row is: a step that lacks the memory for one inserts and counts nothing.
     const int count = static_cast<int>(tables_.size());
     std::vector<std::shared_ptr<Table>> tables(count);
-    std::vector<int64_t*> handles(count, nullptr);
-    std::vector<CommitItem> commits;
-    std::vector<PlanRead> reads;
+    std::vector<LookupTable> lookups(count);
     for (int t = 0; t < count; ++t) {
-      Tensor* out = nullptr;
-      if (modes_[t] == kSkip) {
-        OP_REQUIRES_OK(c, c->allocate_output(count + t, {0}, &out));
-        continue;
+      const bool is_read = modes_[t] != kSkip;
+      if (is_read) {
+        OP_REQUIRES_OK(c, FindTable(tables_[t], &tables[t]));
+        OP_REQUIRES(c, tables[t]->config().dim == dims_[t],
+                    absl::FailedPreconditionError("table '" + tables_[t] + "' has dim " +
+                                                  std::to_string(tables[t]->config().dim) + ", the graph expects " +
+                                                  std::to_string(dims_[t]) + ": rebuild the graph"));
+        OP_REQUIRES_OK(c, ToTensorFlow(plan.CheckTable(table_in_plan_[t], tables_[t], tables[t]->shards())));
       }
-      OP_REQUIRES_OK(c, FindTable(tables_[t], &tables[t]));
-      OP_REQUIRES(c, tables[t]->config().dim == dims_[t],
-                  absl::FailedPreconditionError("table '" + tables_[t] + "' has dim " +
-                                                std::to_string(tables[t]->config().dim) + ", the graph expects " +
-                                                std::to_string(dims_[t]) + ": rebuild the graph"));
-      OP_REQUIRES_OK(c, ToTensorFlow(plan.CheckTable(table_in_plan_[t], tables_[t], tables[t]->shards())));
-      const TablePlan& part = plan.tables()[table_in_plan_[t]];
-      OP_REQUIRES(c, part.is_grouped() == grouped_,
-                  absl::InvalidArgumentError("table '" + tables_[t] + "': the batch was prepared for " +
-                                             (grouped_ ? "evaluation" : "training") + ", the lookup is for " +
-                                             (grouped_ ? "training" : "evaluation") +
-                                             "; pass the batch that the lookup was built with"));
-      OP_REQUIRES(c, capacities_[t] == 0 || part.keys_size <= capacities_[t],
-                  absl::InvalidArgumentError(
-                      "table '" + tables_[t] + "': with static shape the different ids of a batch must not exceed " +
-                      std::to_string(capacities_[t]) + ", the sum of its lookups' send_count, got " +
-                      std::to_string(part.keys_size) + "; raise send_count (in sum) to " +
-                      std::to_string(part.keys_size) + ", or use init(use_dynamic=True)"));
-      OP_REQUIRES_OK(c, c->allocate_output(count + t, {part.keys_size}, &out));
-      handles[t] = out->flat<int64_t>().data();
-      CommitItem commit{tables[t].get(), part, handles[t], modes_[t] == kInsert, {}};
-      commit.skips_padding = commit.insert && pads_[t] == 0 && !tables[t]->config().padding_keys.empty();
-      OP_REQUIRES_OK(c, BeginUse(c, tables[t], &commit.use));
-      const History* history = tables[t]->history();
-      if (commit.insert && history != nullptr) {
-        const bool needs_time = history->eviction_threshold() != Tracking::kOff;
-        OP_REQUIRES_OK(c, ToTensorFlow(Tally::Make(plan, table_in_plan_[t], tables_[t], history->coefficient(),
-                                                   needs_time, &commit.tally)));
-      }
-      reads.push_back({&part, commit.insert && history != nullptr});
-      commits.push_back(std::move(commit));
+      const int64_t keys = is_read ? plan.tables()[table_in_plan_[t]].keys_size : 0;
+      const bool with_rows = with_rows_[t] != 0;
+      Tensor *rows = nullptr, *handles = nullptr;
+      OP_REQUIRES_OK(c, c->allocate_output(t, {with_rows ? keys : 0, dims_[t]}, &rows));
+      OP_REQUIRES_OK(c, c->allocate_output(count + t, {keys}, &handles));
+      if (!is_read) continue;
+      lookups[t] = {tables[t].get(), table_in_plan_[t], modes_[t] == kInsert, pads_[t] != 0, capacities_[t]};
+      lookups[t].handles = handles->flat<int64_t>().data();
+      if (with_rows) lookups[t].rows = rows->flat<float>().data();
+      OP_REQUIRES_OK(c, BeginUse(c, tables[t], &lookups[t].use));
     }
-    const PoolFor pool(c);
-    OP_REQUIRES_OK(c, ToTensorFlow(CheckContents(reads, pool)));
-
-    // Every output is there before the first row is: a step that lacks the memory for one inserts and counts nothing.
-    std::vector<EmbedItem> embeds;
-    std::vector<Tensor*> outputs(views_.size(), nullptr);
-    for (size_t f = 0; f < views_.size(); ++f) {
-      const int64_t t = table_of_feature_[f], leader = leaders_[f];
-      const bool is_visible = views_[f] != kHidden && modes_[t] != kSkip;
-      if (!is_visible || leader != static_cast<int64_t>(f)) {
-        Tensor* empty = nullptr;
-        OP_REQUIRES_OK(c, c->allocate_output(2 * count + static_cast<int>(f), {0}, &empty));
-        if (!is_visible) continue;
-      }
-      const FeaturePlan* feature = nullptr;
-      OP_REQUIRES_OK(c, FindFeature(plan, feature_in_plan_[f], table_in_plan_[t], &feature));
-      const bool pooled = views_[f] == kPooled;
-      OP_REQUIRES(c, !pooled || !feature->shape.empty(),
-                  absl::InvalidArgumentError("table '" + tables_[t] + "': a combiner needs ids of rank 1 or more"));
-      tensorflow::TensorShape shape;
-      OP_REQUIRES_OK(c, EmbeddingsShape(*feature, pooled, widths_[leader], &shape));
-      Bags bags;
-      OP_REQUIRES_OK(c, BagsOf(*feature, pooled, &bags));
-      Tensor*& out = outputs[leader];
-      if (leader == static_cast<int64_t>(f)) {
-        OP_REQUIRES_OK(c, c->allocate_output(2 * count + static_cast<int>(f), shape, &out));
-      }
-      OP_REQUIRES(c, out != nullptr, absl::InvalidArgumentError("a leader must be visible"));
-      OP_REQUIRES(c, out->shape() == shape,
-                  absl::InvalidArgumentError("table '" + tables_[t] + "': embeddings of " + shape.DebugString() +
-                                             " cannot be concatenated with others of " + out->shape().DebugString() +
-                                             " (both as wide as the whole)"));
-      if (feature->size == 0) out->flat<float>().setZero();  // empty bags
-      embeds.push_back({tables[t].get(), plan.tables()[table_in_plan_[t]], feature, handles[t], bags.size,
-                        out->flat<float>().data() + columns_[f], widths_[leader]});
-    }
-    std::vector<float*> rows(count, nullptr);
-    for (int t = 0; t < count; ++t) {
-      const bool is_wanted = with_rows_[t] != 0 && tables[t] != nullptr;
-      Tensor* out = nullptr;
-      OP_REQUIRES_OK(
-          c, c->allocate_output(t, {is_wanted ? plan.tables()[table_in_plan_[t]].keys_size : 0, dims_[t]}, &out));
-      if (is_wanted) rows[t] = out->flat<float>().data();
-    }
-    OP_REQUIRES_OK(c, ToTensorFlow(Commit(commits, pool)));
-
-    Embed(embeds, pool);
-    for (int t = 0; t < count; ++t) {
-      if (rows[t] == nullptr) continue;
-      pool.Run(plan.tables()[table_in_plan_[t]].keys_size, 40, [&](int64_t begin, int64_t end) {
-        tables[t]->Gather(handles[t] + begin, end - begin, rows[t] + begin * dims_[t]);
-      });
-    }
+    std::vector<LookupFeature> features;
+    OP_REQUIRES_OK(c, AllocateEmbeddings(c, plan, &features));
+    OP_REQUIRES_OK(c, ToTensorFlow(Lookup(plan, grouped_, lookups, features, PoolFor(c))));
   }
 
  private:
+  // Allocates the outputs of all features, and says where in them the embeddings of each go.
+  absl::Status AllocateEmbeddings(OpKernelContext* c, const Plan& plan, std::vector<LookupFeature>* features) const {
+    std::vector<Tensor*> outputs(views_.size(), nullptr);
+    for (size_t f = 0; f < views_.size(); ++f) {
+      const int number = static_cast<int>(2 * tables_.size() + f);
+      const int64_t t = table_of_feature_[f], leader = leaders_[f];
+      const bool is_visible = views_[f] != kHidden && modes_[t] != kSkip, leads = leader == static_cast<int64_t>(f);
+      if (!is_visible || !leads) {
+        Tensor* empty = nullptr;
+        TF_RETURN_IF_ERROR(c->allocate_output(number, {0}, &empty));
+        if (!is_visible) continue;
+      }
+      const FeaturePlan* feature = nullptr;
+      TF_RETURN_IF_ERROR(ToTensorFlow(plan.FindFeature(feature_in_plan_[f], table_in_plan_[t], &feature)));
+      const Pooling pooling = views_[f] == kPooled ? Pooling::kSum : Pooling::kNone;
+      if (pooling == Pooling::kSum && feature->shape.empty()) {
+        return absl::InvalidArgumentError("table '" + tables_[t] + "': a combiner needs ids of rank 1 or more");
+      }
+      Bags bags;
+      TF_RETURN_IF_ERROR(ToTensorFlow(BagsOf(*feature, pooling, &bags)));
+      std::vector<int64_t> dims = feature->shape;
+      if (pooling == Pooling::kSum) dims.pop_back();
+      dims.push_back(widths_[leader]);
+      TensorShape shape;
+      TF_RETURN_IF_ERROR(TensorShape::BuildTensorShape(dims, &shape));
+      Tensor*& out = outputs[leader];
+      if (leads) TF_RETURN_IF_ERROR(c->allocate_output(number, shape, &out));
+      if (out == nullptr) return absl::InvalidArgumentError("a leader must be visible");
+      if (out->shape() != shape) {
+        return absl::InvalidArgumentError("table '" + tables_[t] + "': embeddings of " + shape.DebugString() +
+                                          " cannot be concatenated with others of " + out->shape().DebugString() +
+                                          " (both as wide as the whole)");
+      }
+      features->push_back({t, feature, bags, out->flat<float>().data() + columns_[f], widths_[leader]});
+    }
+    return absl::OkStatus();
+  }
+
   std::vector<std::string> tables_;
   std::vector<int64_t> table_in_plan_;
   std::vector<int64_t> dims_;

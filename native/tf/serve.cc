@@ -8,15 +8,10 @@
 
 #include "checkpoint/reader.h"
 #include "table/registry.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/shape_inference.h"
 #include "tf/border.h"
 
 namespace mxrec {
 namespace {
-
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
 
 REGISTER_OP("MxrecServe")
     .Input("asset: string")
@@ -32,8 +27,8 @@ REGISTER_OP("MxrecServe")
     .Attr("table_of_padding: list(int) = []")
     .Attr("padding_keys: list(int) = []")
     .SetIsStateful()
-    .SetShapeFn([](tensorflow::shape_inference::InferenceContext* c) {
-      tensorflow::shape_inference::ShapeHandle scalar;
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle scalar;
       return c->WithRank(c->input(0), 0, &scalar);
     });
 
