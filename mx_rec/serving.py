@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mx_rec._ops import library
+from mx_rec._ops.lookup import LookupOp
+from mx_rec._ops.serve import ServeOp
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -36,15 +38,9 @@ def freeze(session: tf.compat.v1.Session, output_names: Sequence[str]) -> Any:
     from tensorflow.compat.v1 import graph_util
 
     serve = _serve_op(session.graph)
-    anchors = {
-        tensor.op.name
-        for op in session.graph.get_operations()
-        if op.type == "MxrecLookup"
-        for tensor in op.inputs
-        if tensor.dtype.name == "resource"
-    }
+    anchors = {anchor.op.name for lookup in LookupOp.all_in(session.graph) for anchor in lookup.anchors}
     return graph_util.convert_variables_to_constants(
-        session, session.graph.as_graph_def(), [*output_names, serve.name], variable_names_blacklist=sorted(anchors)
+        session, session.graph.as_graph_def(), [*output_names, serve.op.name], variable_names_blacklist=sorted(anchors)
     )
 
 
@@ -55,7 +51,7 @@ def load_tables(session: tf.compat.v1.Session, export_dir: str) -> None:
     are not those of the export.
     """
     serve = _serve_op(session.graph)
-    session.run(serve, {serve.inputs[0]: os.path.join(export_dir, "assets", "mx_rec_tables.txt")})
+    session.run(serve.op, {serve.asset: os.path.join(export_dir, "assets", "mx_rec_tables.txt")})
 
 
 def save(model: Any, export_dir: str, loaded_from: str, **keywords: Any) -> None:
@@ -73,7 +69,7 @@ def save(model: Any, export_dir: str, loaded_from: str, **keywords: Any) -> None
     """
     import tensorflow as tf
 
-    from mx_rec.saver import _directory, _manifest
+    from mx_rec.checkpoint import _directory, _manifest
 
     source, target = (os.path.join(path, "variables", "sparse-variables") for path in (loaded_from, export_dir))
     manifest = _manifest.read(source)
@@ -99,7 +95,7 @@ def save(model: Any, export_dir: str, loaded_from: str, **keywords: Any) -> None
 
 
 def _serve_op(graph):
-    found = [op for op in graph.get_operations() if op.type == "MxrecServe"]
+    found = ServeOp.all_in(graph)
     if len(found) != 1:
         raise ValueError(
             f"the graph must be that of one exported model with tables, got one with {len(found)} ops that load "

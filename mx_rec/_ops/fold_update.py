@@ -1,9 +1,14 @@
-"""The op that sums the gradients of a batch's keys and updates the rows of all its tables at once."""
+"""MxrecFoldUpdate: sums the gradients of a batch's keys and updates the rows of all its tables at once."""
 
 import dataclasses
+from typing import Union
 
 from mx_rec._ops import library
 from mx_rec._ops.columns import columns_of
+from mx_rec._ops.op import Op
+from mx_rec._ops.pooling import Pooling
+from mx_rec._ops.update import UpdateOp
+from mx_rec._tf.attributes import set_attributes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,7 +18,7 @@ class Gradient:
     tensor: object
     column: int
     feature: int  # of the plan
-    is_pooled: bool
+    pooling: Pooling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,34 +31,65 @@ class Target:
     gradients: list[Gradient]
 
 
+class FoldUpdateOp(Op):
+    TYPE = "MxrecFoldUpdate"
+
+    @property
+    def plan(self):
+        return self.op.inputs[0]
+
+    @property
+    def handles(self) -> list[object]:
+        """Of each table."""
+        return list(self.op.inputs)[1 : 1 + self.op.get_attr("T")]
+
+    @property
+    def settings(self) -> tuple[object, str, str]:
+        """(the rule's numbers, rule, what becomes of gradients that are not finite)"""
+        return list(self.op.inputs)[-1], self.op.get_attr("rule"), self.op.get_attr("nonfinite")
+
+    @property
+    def targets(self) -> list[Target]:
+        """What it was built with."""
+        names = ("columns", "feature_of_gradient", "pooled")
+        gradients = [
+            Gradient(tensor, column, feature, Pooling(pooled))
+            for tensor, column, feature, pooled in zip(
+                list(self.op.inputs)[1 + self.op.get_attr("T") : -1], *map(self.op.get_attr, names)
+            )
+        ]
+        owners = self.op.get_attr("table_of_gradient")
+        tables = zip(self.op.get_attr("tables"), self.op.get_attr("table_in_plan"), self.handles)
+        return [
+            Target(name.decode(), number, handles, [g for g, owner in zip(gradients, owners) if owner == t])
+            for t, (name, number, handles) in enumerate(tables)
+        ]
+
+    def move(self, table, feature) -> None:
+        """Means another place of a plan, of one feature."""
+        set_attributes(self.op, table_in_plan=[table], feature_of_gradient=[feature])
+
+
+def update_of(op) -> Union[FoldUpdateOp, UpdateOp, None]:
+    """An op that updates rows, one way or the other; None if it does not."""
+    return FoldUpdateOp.of(op) or UpdateOp.of(op)
+
+
+def all_updates_in(graph) -> list[Union[FoldUpdateOp, UpdateOp]]:
+    """The ops of a graph that update rows."""
+    return [update for update in map(update_of, graph.get_operations()) if update is not None]
+
+
 def target_of(table_name, handles, folds) -> Target:
-    """The target that sums the gradients of MxrecFold ops, in the order of the features."""
-    folds = sorted(folds, key=lambda fold: fold.get_attr("feature"))
-    gradients = [
-        Gradient(*columns_of(fold.inputs[0]), fold.get_attr("feature"), fold.get_attr("pooled")) for fold in folds
-    ]
-    return Target(table_name, folds[0].get_attr("table"), handles, gradients)
+    """The target that sums the gradients of folds, in the order of the features."""
+    folds = sorted(folds, key=lambda fold: fold.feature)
+    gradients = [Gradient(*columns_of(fold.incoming), fold.feature, fold.pooling) for fold in folds]
+    return Target(table_name, folds[0].table, handles, gradients)
 
 
-def targets_of(op) -> list[Target]:
-    """The targets that an op was built with."""
-    names = [name.decode() for name in op.get_attr("tables")]
-    handles, tensors = list(op.inputs)[1 : 1 + len(names)], list(op.inputs)[1 + len(names) : -1]
-    gradients = [
-        Gradient(tensor, column, feature, bool(pooled))
-        for tensor, column, feature, pooled in zip(
-            tensors, op.get_attr("columns"), op.get_attr("feature_of_gradient"), op.get_attr("pooled")
-        )
-    ]
-    owners, numbers = op.get_attr("table_of_gradient"), op.get_attr("table_in_plan")
-    return [
-        Target(name, numbers[t], handles[t], [g for g, owner in zip(gradients, owners) if owner == t])
-        for t, name in enumerate(names)
-    ]
-
-
-def build(plan, targets, hyper, rule, nonfinite):
-    """The op."""
+def build(plan, targets, settings):
+    """The op. `settings` as above."""
+    hyper, rule, nonfinite = settings
     gradients = [(t, gradient) for t, target in enumerate(targets) for gradient in target.gradients]
     return library.ops().mxrec_fold_update(
         plan=plan,
@@ -64,7 +100,7 @@ def build(plan, targets, hyper, rule, nonfinite):
         table_in_plan=[target.table for target in targets],
         table_of_gradient=[t for t, _ in gradients],
         feature_of_gradient=[gradient.feature for _, gradient in gradients],
-        pooled=[int(gradient.is_pooled) for _, gradient in gradients],
+        pooled=[int(gradient.pooling) for _, gradient in gradients],
         columns=[gradient.column for _, gradient in gradients],
         rule=rule,
         nonfinite=nonfinite,

@@ -14,7 +14,17 @@ def ops():
     library.core().mxrec_keep_freed_memory()
     # It links to the core, which has been loaded from our own path.
     module = tf.load_op_library(library.path("_mxrec_ops.so"))
-    from mx_rec._ops import gradients
-
-    gradients.register()
+    for kind in _kinds():
+        if kind.gradient is None:
+            tf.no_gradient(kind.TYPE)
+        else:
+            tf.RegisterGradient(kind.TYPE)(kind.gradient)
     return module
+
+
+def _kinds():
+    from mx_rec._ops import control, embeddings, fold, fold_update, joined, lookup, prepare, touched, update
+
+    yield from (prepare.PrepareOp, prepare.GroupOp, lookup.LookupOp, touched.TouchedOp)
+    yield from (embeddings.EmbeddingsOp, embeddings.HasRowOp, embeddings.PaddingOp, joined.JoinedOp, fold.FoldOp)
+    yield from (update.UpdateOp, fold_update.FoldUpdateOp, control.SetThresholdOp, control.TimestampOp)

@@ -13,10 +13,11 @@ import contextlib
 import tensorflow as tf
 
 from mx_rec import _config
-from mx_rec._ops import library
-from mx_rec._ops.gradients import origin_of, parts_of
+from mx_rec._ops import update
+from mx_rec._ops.lookup import give_rows
+from mx_rec._ops.touched import origin_of
+from mx_rec._ops.update import parts_of
 from mx_rec._tables import graphs
-from mx_rec._tf.attributes import set_entry
 
 _STOCK = "tensorflow."
 
@@ -103,7 +104,9 @@ def _update(optimizer, table, parts, nonfinite):
     count = tf.size(handles, tf.int64)
     gradient = tf.math.unsorted_segment_sum(tf.concat([values for _, values in parts], 0), place, count)
     # A row that several lookups give is the same in all of them.
-    before = tf.math.unsorted_segment_max(tf.concat([_rows(handles) for handles, _ in parts], 0), place, count)
+    before = tf.math.unsorted_segment_max(
+        tf.concat([give_rows(origin_of(handles)) for handles, _ in parts], 0), place, count
+    )
     with _outside():
         copy = tf.compat.v1.Variable(
             lambda: tf.zeros([0, table.embedding_size]),
@@ -124,24 +127,9 @@ def _update(optimizer, table, parts, nonfinite):
             done = optimizer._resource_apply_sparse_duplicate_indices(slices.values, copy, slices.indices)
     with tf.control_dependencies([done]):
         change = before - copy.read_value()
-    return library.ops().mxrec_update(
-        handles=handles,
-        gradient=change,
-        hyper=tf.constant([1.0, 0.0]),  # gradient descent at rate 1 without decay: subtracts
-        table=table.table_name,
-        rule="gradient_descent",
-        unique=True,
-        nonfinite=nonfinite,
-        name=f"update_{table.table_name}",
-    )
-
-
-def _rows(handles):
-    """The rows at the handles of a commit."""
-    commit = origin_of(handles).op
-    number = origin_of(handles).value_index - len(commit.get_attr("dims"))
-    set_entry(commit, "with_rows", number, 1)
-    return commit.outputs[number]
+    # Gradient descent at rate 1 without decay subtracts.
+    settings = (tf.constant([1.0, 0.0]), "gradient_descent", nonfinite)
+    return update.build(table.table_name, handles, change, settings, is_unique=True)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,56 @@
+"""MxrecPrepare and MxrecGroup: the plan of a batch, and that of one prepared for evaluation made fit for training."""
+
+import dataclasses
+
+from mx_rec._ops import library
+from mx_rec._ops.op import Op
+from mx_rec._tf.editing import replace_input
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """What a plan holds: its tables, for each of its features the number of its table, and whether it is grouped, so
+    that a step can train on it and knows how many different ids it holds."""
+
+    tables: tuple[str, ...]
+    table_of_feature: tuple[int, ...]
+    is_grouped: bool
+
+
+class PrepareOp(Op):
+    TYPE = "MxrecPrepare"
+
+    @property
+    def ids(self) -> list[object]:
+        """Int64, a tensor for each feature."""
+        return list(self.op.inputs)[: self.op.get_attr("F")]
+
+    @property
+    def times(self) -> list[object]:
+        """The timestamps of the samples: one tensor or none."""
+        return list(self.op.inputs)[self.op.get_attr("F") :]
+
+    def take_times(self, times) -> None:
+        """Reads `times` instead of the timestamps that it was built with."""
+        replace_input(self.op, self.times[0], times)
+
+
+class GroupOp(Op):
+    TYPE = "MxrecGroup"
+
+
+def build(ids, layout, times=(), name="prepare"):
+    """The plan of int64 tensors of ids, one for each feature of `layout`, and of one tensor of timestamps or none."""
+    return library.ops().mxrec_prepare(
+        ids=ids,
+        times=list(times),
+        tables=layout.tables,
+        table_of_feature=layout.table_of_feature,
+        grouped=layout.is_grouped,
+        name=name,
+    )
+
+
+def group(plan, layout):
+    """The plan, grouped."""
+    return library.ops().mxrec_group(plan=plan, tables=layout.tables, name="group")
