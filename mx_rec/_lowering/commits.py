@@ -61,8 +61,7 @@ def limit(plan, found, feature, send_count) -> None:
     if found not in limits.commits:
         limits.commits.append(found)
     for commit in limits.commits:
-        capacity = sum(count for number, count in limits.send_counts.items() if number in commit.features)
-        commit.limit(capacity)
+        commit.capacity = sum(count for number, count in limits.send_counts.items() if number in commit.features)
 
 
 def build(plan, layout, names, is_shared=True):

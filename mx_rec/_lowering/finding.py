@@ -3,9 +3,13 @@
 import dataclasses
 from typing import Optional
 
-from mx_rec._tf import static_tables, walking
+from mx_rec._tf import walking
 from mx_rec._tf.iterators import GET_NEXT
 
+# Stateful by TensorFlow's book, but always the same for the same input: static tables are filled once, before training.
+_STATIC_TABLES = ("HashTable", "HashTableV2")
+_STATIC_READS = ("LookupTableFind", "LookupTableFindV2", "LookupTableSize", "LookupTableSizeV2")
+_SOURCES = (*GET_NEXT, *_STATIC_TABLES)
 _LOOPS = ("Enter", "Exit", "NextIteration", "LoopCond", "RefEnter", "RefExit", "RefNextIteration")
 
 
@@ -15,7 +19,7 @@ class Slice:
 
     get_next: object
     ops: dict[str, object]  # by name; without `get_next` and the makers of `tables`
-    tables: list[object]  # handles of static tables, which a copy shares
+    tables: list[object]  # ops of static tables, which a copy shares
 
 
 class Stays(Exception):
@@ -34,12 +38,12 @@ def trace(lookup) -> Slice:
 def trace_ops(ops, who) -> Slice:
     """The slice of what `ops` give to `who`."""
     found, tables, sources = {}, [], {}
-    for op in walking.ancestors(ops, lambda op: op.type in GET_NEXT or static_tables.is_one(op), with_control=True):
+    for op in walking.ancestors(ops, lambda op: op.type in _SOURCES, with_control=True):
         if op.type in GET_NEXT:
             sources[op.name] = op
             continue
-        if static_tables.is_one(op):
-            tables.append(static_tables.handle_of(op))
+        if op.type in _STATIC_TABLES:
+            tables.append(op)
             continue
         reason = _reason_to_stay(op)
         if reason is not None:
@@ -80,8 +84,9 @@ def reads_dataset(op) -> bool:
 def _reason_to_stay(op) -> Optional[str]:
     if op.type in ("Placeholder", "PlaceholderWithDefault", "PlaceholderV2"):
         return "which is fed in the step"
-    if static_tables.is_read(op):
-        return None if static_tables.reads_one(op) else "whose table may change from step to step"
+    if op.type in _STATIC_READS:
+        is_static = any(source.op.type in _STATIC_TABLES for source in op.inputs)
+        return None if is_static else "whose table may change from step to step"
     if "Variable" in op.type or op.type == "VarHandleOp":
         return "which reads a variable"
     if op.op_def.is_stateful:

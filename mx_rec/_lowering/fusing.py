@@ -11,20 +11,16 @@ import dataclasses
 import tensorflow as tf
 
 from mx_rec._lowering.reports import Fused
-from mx_rec._ops import embeddings, fold, fold_update, joined
+from mx_rec._ops import embeddings, fold, fold_update
 from mx_rec._ops.columns import columns_of
-from mx_rec._ops.embeddings import EmbeddingsOp
-from mx_rec._ops.fold import FoldOp
-from mx_rec._ops.fold_update import FoldUpdateOp
-from mx_rec._ops.pooling import Pooling
-from mx_rec._ops.update import UpdateOp
+from mx_rec._ops.place import Pooling
 from mx_rec._tables import graphs
 from mx_rec._tf import static_shape, sums, walking
-from mx_rec._tf.editing import replace, replace_control, run_after_the_same
+from mx_rec._tf.editing import replace, replace_control, replace_input, run_after_the_same
 
 # Ops without a reader that only a script that fetches them runs: updates that were replaced, and what tf.gradients
 # leaves behind.
-_ENDS = (FoldOp.TYPE, UpdateOp.TYPE, FoldUpdateOp.TYPE, "Shape", "ShapeN", "Rank", "Size", "ZerosLike")
+_ENDS = (fold.FoldOp.TYPE, *fold_update.UPDATES, "Shape", "ShapeN", "Rank", "Size", "ZerosLike")
 
 
 def fuse(graph) -> list[Fused]:
@@ -43,8 +39,8 @@ class _Lookups:
     """The lookups of a graph."""
 
     def __init__(self, graph):
-        self.folds = FoldOp.all_in(graph)
-        self.updates = FoldUpdateOp.all_in(graph)
+        self.folds = fold.FoldOp.all_in(graph)
+        self.updates = fold_update.FoldUpdateOp.all_in(graph)
         # (plan, feature, gradient of its terms) -> gradient of their sum
         self.pooled = {}
         self._spares = {}
@@ -81,32 +77,26 @@ class _Lookups:
 def _plain(tensor):
     """The EmbeddingsOp of a tensor that is what one lookup gave, in an output of its own that nobody else reads; None
     for others."""
-    given = EmbeddingsOp.of(tensor.op)
+    given = embeddings.EmbeddingsOp.of(tensor.op)
     if given is None or given.lookup is None:
         return None
     lookup, feature = given.lookup
     # tf.gradients makes zeros for every output of a lookup, which nobody reads.
     readers = [reader for reader in given.source.consumers() if reader.type != "ZerosLike"]
-    is_plain = readers == [given.op] and lookup.writes_alone(feature) and lookup.gives(feature, given.pooling)
-    return given if is_plain else None
-
-
-def _has_padding(lookup, feature):
-    name = lookup.tables[lookup.table_of_feature(feature)]
-    return bool(graphs.state(lookup.op.graph).tables[name].padding_keys)
+    return given if readers == [given.op] and lookup.gives(feature, given.pooling) else None
 
 
 # ---- Sums.
 
 
 def _pool(op, lookups):
-    terms, axes = sums.reduction_of(op)
+    result, terms, axis = sums.reduction_of(op)
     each = _plain(terms)
-    if each is None or each.pooling != Pooling.NONE or sums.keeps_axes(op) or not _has_same_bits(op.type, terms, axes):
+    if each is None or each.pooling != Pooling.NONE or not _has_same_bits(op.type, terms.shape, axis):
         return []
     lookup, feature = each.lookup
-    if _has_padding(lookup, feature):  # which counts for nothing in a pooled lookup, but has a row in this sum
-        return []
+    if graphs.state(op.graph).tables[lookup.name_of(feature)].padding_keys:
+        return []  # they count for nothing in a pooled lookup, but have rows in this sum
     folds = lookups.folds_of(each)
     chains = [sums.spread_to(fold.incoming) for fold in folds]  # (gradient of the sum, last op that spreads it)
     dead = {last for _, last in filter(None, chains)}
@@ -115,20 +105,19 @@ def _pool(op, lookups):
     source, rows, place = each.source, each.rows, each.place
     with tf.name_scope(op.name + "_pooled/"), tf.control_dependencies(None):
         spare = lookups.spare(lookup)
-        pooled = embeddings.build(source, rows, place, Pooling.SUM)
+        pooled = embeddings.build(source, rows, place, each.ids_shape, Pooling.SUM)
         size = None if op.type == "Sum" else float(static_shape.size(terms.shape, -2))
-        result = pooled if size is None else pooled / size
+        new = pooled if size is None else pooled / size
         gradients = [gradient if size is None else gradient / size for gradient, _ in chains]
     run_after_the_same(pooled.op, [op, each.op])
-    each.take(spare.embeddings(feature))
+    replace_input(each.op, source, spare.embeddings[feature])
     lookup.give(feature, Pooling.SUM)
-    result.set_shape(sums.result_of(op).shape)
-    replace(sums.result_of(op), result)
+    new.set_shape(result.shape)
+    replace(result, new)
     for old, gradient in zip(folds, gradients):
         lookups.pooled[place.plan.name, place.feature, old.incoming.name] = gradient
         with tf.name_scope(old.op.name + "_pooled/"), tf.control_dependencies(None):
-            new = fold.build(gradient, rows, place.plan, place.table, place.feature, Pooling.SUM)
-            replace(old.outgoing, new)
+            replace(old.outgoing, fold.build(gradient, rows, place, Pooling.SUM))
     return [Fused(op.name, op.type, 1)]
 
 
@@ -152,13 +141,12 @@ def _pool_updates(lookups):
             replace_control([update.op], pooled)
 
 
-def _has_same_bits(kind, tensor, axes):
+def _has_same_bits(kind, shape, axis):
     """Whether it sums the axis before the last, in an order that the pooled lookup keeps (native/batch/fold.h)."""
-    shape, axis = tensor.shape, tf.get_static_value(axes)
-    if shape.rank is None or shape.rank < 2 or axis is None or axis.size != 1:
+    if shape.rank is None or shape.rank < 2 or axis is None:
         return False
     size = static_shape.size(shape, -2)
-    if int(axis.reshape(-1)[0]) % shape.rank != shape.rank - 2 or size == 0:
+    if axis % shape.rank != shape.rank - 2 or size == 0:
         return False
     if kind == "Mean":  # TensorFlow may turn a division by a constant into a multiplication, which must be exact
         return size in (1, 2, 4, 8)
@@ -169,12 +157,11 @@ def _has_same_bits(kind, tensor, axes):
 
 
 def _join(op, lookups):
-    tensors, axis = sums.concatenation_of(op)
-    axis = tf.get_static_value(axis)
+    result, tensors, axis = sums.concatenation_of(op)
     ranks = {tensor.shape.rank for tensor in tensors}
     if len({tensor.name for tensor in tensors}) < max(2, len(tensors)) or None in ranks or len(ranks) > 1:
         return []
-    if axis is None or int(axis) % ranks.pop() != tensors[0].shape.rank - 1:
+    if axis is None or axis % ranks.pop() != tensors[0].shape.rank - 1:
         return []
     parts = [_plain(tensor) for tensor in tensors]
     if None in parts:
@@ -187,13 +174,12 @@ def _join(op, lookups):
     features = [part.lookup[1] for part in parts]
     leader = min(features)
     dims = [static_shape.size(tensor.shape, -1) for tensor in tensors]
-    result = sums.result_of(op)
     with tf.name_scope(op.name + "_joined/"), tf.control_dependencies(None):
         spare = lookups.spare(lookup)
-        both = joined.build(lookup.embeddings(leader), parts, result.shape)
+        both = embeddings.join(lookup.embeddings[leader], parts, result.shape)
     run_after_the_same(both.op, [op, *(part.op for part in parts)])
     for number, (part, feature) in enumerate(zip(parts, features)):
-        part.take(spare.embeddings(feature))
+        replace_input(part.op, part.source, spare.embeddings[feature])
         lookup.write_beside(feature, leader, sum(dims[:number]))
     replace(result, both)
     return [Fused(op.name, op.type, len(parts))]

@@ -2,10 +2,12 @@
 
 import dataclasses
 
+import tensorflow as tf
+
 from mx_rec._log import logger
 from mx_rec._lowering import commits, id_tensors, insertions, timestamps
 from mx_rec._ops import embeddings, prepare
-from mx_rec._ops.pooling import Pooling
+from mx_rec._ops.place import Place, Pooling
 from mx_rec._tables import graphs, trackings
 from mx_rec._tf import iterators, static_shape
 
@@ -37,8 +39,6 @@ def from_spec(table, spec, batch, is_train, combiner=None, default=None, send_co
 
 def from_tensor(table, ids, is_train, combiner=None, default=None, modify_graph=False, batch=None, send_count=0):
     """The same for a tensor of ids, prepared in the step."""
-    import tensorflow as tf
-
     layout = prepare.Layout((table.table_name,), (0,), commits.needs_groups(is_train))
     ids_shape, ids = ids.shape, tf.cast(ids, tf.int64)
     plan = prepare.build([ids], layout, [timestamps.known_or_empty()] if is_train else [])
@@ -66,8 +66,6 @@ def _grouped(plan, layout, spec):
 
 def _combine(embeddings, combiner, padding=None):
     """Pools embeddings [..., n, dim] that exist one by one; those where `padding` is True count for nothing."""
-    import tensorflow as tf
-
     if padding is not None:
         pooled = tf.reduce_sum(tf.where(tf.expand_dims(padding, -1), tf.zeros_like(embeddings), embeddings), axis=-2)
         return _divide(pooled, combiner, padding)
@@ -82,8 +80,6 @@ def _combine(embeddings, combiner, padding=None):
 def _divide(pooled, combiner, padding):
     """From the sums of bags to what the combiner wants, over the positions that are not padding. Sums of none are zeros
     and stay so."""
-    import tensorflow as tf
-
     if combiner == "sum":
         return pooled
     sizes = tf.reduce_sum(tf.cast(tf.logical_not(padding), tf.float32), axis=-1, keepdims=True)
@@ -92,8 +88,6 @@ def _divide(pooled, combiner, padding):
 
 
 def _view(plan, layout, table, feature, ids_shape, is_train, combiner, default, send_count):
-    import tensorflow as tf
-
     if combiner is not None and ids_shape.rank == 0:
         raise ValueError(
             f"table '{table.table_name}': `combiner` pools the last axis of the ids, but these ids are a scalar"
@@ -106,14 +100,14 @@ def _view(plan, layout, table, feature, ids_shape, is_train, combiner, default, 
     commits.limit(plan, commit, feature, send_count)
     if combiner is None:
         commit.show_padding()
-    place = embeddings.Place(plan, layout.table_of_feature[feature], feature, ids_shape)
-    given = _given(commit, place, pooling, is_train)
+    place = Place(plan, layout.table_of_feature[feature], feature)
+    given = _given(commit, place, ids_shape, pooling, is_train)
     if default is not None:
-        has_row = embeddings.has_row(commit.handles, place)
+        has_row = embeddings.has_row(commit.handles, place, ids_shape)
         given = tf.where(tf.expand_dims(has_row, -1), given, default)
     if combiner is None or (is_pooled and combiner == "sum"):
         return given
-    padding = embeddings.is_padding(table.padding_keys, place) if table.padding_keys else None
+    padding = embeddings.is_padding(table.padding_keys, place, ids_shape) if table.padding_keys else None
     if not is_pooled:
         return _combine(given, combiner, padding)
     if padding is not None:
@@ -121,14 +115,14 @@ def _view(plan, layout, table, feature, ids_shape, is_train, combiner, default, 
     return given / (size if combiner == "mean" else size**0.5)
 
 
-def _given(commit, place, pooling, is_train):
+def _given(commit, place, ids_shape, pooling, is_train):
     """What the commit gives for a feature of a plan; the same tensor for every lookup of it."""
     state = graphs.state()
     key = (graphs.key(place.plan), is_train, place.feature, pooling)
     given = state.embeddings.get(key)
     if given is None:
         asked = commit.ask_for(place.feature, pooling, is_train)
-        given = embeddings.build(asked, commit.rows, place, pooling, "embeddings")
+        given = embeddings.build(asked, commit.rows, place, ids_shape, pooling, "embeddings")
         if graphs.is_top_level(place.plan.graph):
             state.embeddings[key] = given
     return given
@@ -160,8 +154,6 @@ def _locate(table, spec, batch):
             return insertion, insertion.find(spec), plan
     # Scripts may leave `batch` out or pass a part of it. If the graph holds just one iterator that prepares this spec,
     # there is no doubt which batch is meant.
-    import tensorflow as tf
-
     graph = tf.compat.v1.get_default_graph()
     found = [
         (insertion, plan)
@@ -190,6 +182,4 @@ def _ids_shape(spec, batch, insertion, place):
             return ids.shape
     if len([i for i in spec.insertions if i.plan_key == insertion.plan_key]) == 1:
         return place.ids_shape
-    import tensorflow as tf
-
     return tf.TensorShape(None) if place.ids_shape.rank is None else tf.TensorShape([None] * place.ids_shape.rank)

@@ -6,9 +6,7 @@ from mx_rec._lowering import commits
 from mx_rec._lowering.finding import sources_of
 from mx_rec._ops import fold_update, plan_readers, prepare, touched
 from mx_rec._ops.fold import folds_of
-from mx_rec._ops.fold_update import FoldUpdateOp
 from mx_rec._ops.lookup import LookupOp, commit_of
-from mx_rec._ops.touched import origin_of
 from mx_rec._tables import graphs
 from mx_rec._tf import walking
 from mx_rec._tf.editing import replace, replace_control
@@ -90,7 +88,7 @@ def _to_merge(lookups, trainings):
 def _trainings_of(graph) -> dict[str, frozenset[str]]:
     """For every lookup op whose rows are updated, by name: the ops at the ends of the graph that update them."""
     found = {}
-    for update in fold_update.all_updates_in(graph):
+    for update in fold_update.updates_in(graph):
         ends = walking.ends_after(update.op)
         for op in walking.ancestors([tensor.op for tensor in update.handles], LookupOp.of):
             if LookupOp.of(op):
@@ -133,11 +131,12 @@ def _redirect(lookup, feature, plan, layout, commit):
         # The other features' keys are none of this lookup's business: without a gradient they must not be updated.
         handles = touched.build(handles, plan, table, [feature])
     if old.gives_rows:
-        commit.give_rows()
+        commit.gives_rows = True
     if old.shows_padding:
         commit.show_padding()
     commits.limit(plan, commit, feature, old.capacity)
-    replace(old.embeddings(0), commit.ask_for(feature, old.pooling(0), lookup.is_train))
+    given, pooling = old.given(0)
+    replace(given, commit.ask_for(feature, pooling, lookup.is_train))
     replace(old.rows, commit.rows)
     replace(old.handles, handles)
 
@@ -145,10 +144,10 @@ def _redirect(lookup, feature, plan, layout, commit):
 def _merge_updates(plan, handles):
     """One op for all updates of the plan's tables by one optimizer. `handles`: names of the tensors of the commit."""
     updates = {}
-    for update in fold_update.all_updates_in(plan.graph):
+    for update in fold_update.updates_in(plan.graph):
         targets = _targets(update, plan, handles)
         if targets:
-            hyper, *others = update.settings
+            hyper, *others = update.settings.values()
             updates.setdefault((hyper.name, *others), []).append((update, targets))
     for same in updates.values():
         targets = [target for _, its_targets in same for target in its_targets]
@@ -159,10 +158,10 @@ def _merge_updates(plan, handles):
 
 def _targets(update, plan, handles):
     """What an update of the plan's tables needs to be merged with others; nothing if it cannot be."""
-    if isinstance(update, FoldUpdateOp):
+    if isinstance(update, fold_update.FoldUpdateOp):
         targets = update.targets if update.plan is plan else []
-        return [dataclasses.replace(target, handles=origin_of(target.handles)) for target in targets]
-    parts = [(origin_of(h), folds_of(gradient)) for h, gradient in update.gradients]
+        return [dataclasses.replace(target, handles=touched.origin_of(target.handles)) for target in targets]
+    parts = [(touched.origin_of(h), folds_of(gradient)) for h, gradient in update.parts]
     if all(h.name in handles and len(folds) == 1 and folds[0].plan is plan for h, folds in parts):
         return [fold_update.target_of(update.table_name, parts[0][0], [fold for _, (fold,) in parts])]
     return []

@@ -7,9 +7,8 @@ from tensorflow.python.data.ops import dataset_ops
 
 from mx_rec._lowering.finding import Stays
 from mx_rec._tf import iterators
-from mx_rec._tf.editing import replace, replace_control
+from mx_rec._tf.editing import replace, replace_control, replace_input
 from mx_rec._tf.structure import hand_on
-from mx_rec._tf.walking import outputs_of
 
 v1 = tf.compat.v1
 
@@ -51,6 +50,7 @@ def extend(source, function, limit):
     batch itself now reads that of the new iterator.
     """
     spec, makers = iterators.element_spec(source.get_nexts[0]), source.makers
+    resource = iterators.resource_of(source.iterator)
 
     def dataset_of(variant):
         dataset = dataset_ops._VariantDataset(variant, spec)
@@ -64,7 +64,7 @@ def extend(source, function, limit):
             # What still reads the old iterator must not silently draw batches from it.
             unused = v1.data.Iterator.from_structure(tuple(s.dtype for s in spec), tuple(s.shape for s in spec))
             for get_next in source.get_nexts:
-                iterators.draw_from(get_next, unused._iterator_resource)
+                replace_input(get_next, resource, unused._iterator_resource)
         else:
             datasets = [dataset_of(iterators.dataset_of(maker)) for maker in makers]
             # The script's own initializers now prepare the new iterator, which has no other; the old one stays without
@@ -73,10 +73,11 @@ def extend(source, function, limit):
                 v1.data.get_output_types(datasets[0]), v1.data.get_output_shapes(datasets[0])
             )
             for maker, dataset in zip(makers, datasets):
-                iterators.make_instead(maker, dataset._variant_tensor, iterator._iterator_resource)
+                replace_input(maker, iterators.dataset_of(maker), dataset._variant_tensor)
+                replace_input(maker, resource, iterator._iterator_resource)
         batches = [list(iterator.get_next()) for _ in source.get_nexts]
     for get_next, batch in zip(source.get_nexts, batches):
-        for output, tensor in zip(outputs_of(get_next), batch):
+        for output, tensor in zip(get_next.outputs, batch):
             tensor.set_shape(output.shape)
             replace(output, tensor)
         replace_control([get_next], batch[0].op)

@@ -3,6 +3,7 @@
 from mx_rec._ops.prepare import PrepareOp
 from mx_rec._tables import graphs, trackings
 from mx_rec._tf import static_shape
+from mx_rec._tf.editing import replace_input
 from mx_rec.constants.constants import ASCEND_TIMESTAMP
 
 
@@ -54,7 +55,8 @@ def bind(graph) -> None:
                     f"the graph before: add the timestamp to the collection {ASCEND_TIMESTAMP} before the lookup is "
                     "built, or start the pipeline before the session's first run"
                 )
-            PrepareOp(lookup.plan.op).take_times(checked(found, f"collection {ASCEND_TIMESTAMP}"))
+            (empty,) = PrepareOp(lookup.plan.op).times
+            replace_input(lookup.plan.op, empty, checked(found, f"collection {ASCEND_TIMESTAMP}"))
         elif trackings.evicts_by_time(lookup.table):
             raise ValueError(
                 f"lookup '{lookup.name}': table '{lookup.table.table_name}' has an `eviction_threshold`, but its batch "

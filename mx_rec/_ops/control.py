@@ -1,15 +1,6 @@
 """MxrecSetThreshold and MxrecTimestamp, which scripts run beside the training step (native/tf/control.cc)."""
 
 from mx_rec._ops import library
-from mx_rec._ops.op import Op
-
-
-class SetThresholdOp(Op):
-    TYPE = "MxrecSetThreshold"
-
-
-class TimestampOp(Op):
-    TYPE = "MxrecTimestamp"
 
 
 def set_threshold(value, table_name, name):

@@ -1,59 +1,21 @@
 """MxrecFold: sums the gradient of what a lookup gave of a feature per row."""
 
 from mx_rec._ops import library
-from mx_rec._ops.op import Op
-from mx_rec._ops.pooling import Pooling
+from mx_rec._ops.op import Op, gives, reads, told
+from mx_rec._ops.place import Pooling
 from mx_rec._tf import static_shape
-from mx_rec._tf.attributes import set_attributes
 
 
 class FoldOp(Op):
     TYPE = "MxrecFold"
-
-    @property
-    def incoming(self):
-        """The gradient that is summed."""
-        return self.op.inputs[0]
-
-    @property
-    def plan(self):
-        return self.op.inputs[1]
-
-    @property
-    def outgoing(self):
-        """The gradient of the rows."""
-        return self.op.outputs[0]
-
-    @property
-    def table(self) -> int:
-        """The number of the plan's table."""
-        return self.op.get_attr("table")
-
-    @property
-    def feature(self) -> int:
-        """The number of the plan's feature."""
-        return self.op.get_attr("feature")
-
-    @property
-    def pooling(self) -> Pooling:
-        return Pooling(self.op.get_attr("pooled"))
-
-    def move(self, table, feature) -> None:
-        """Means another place of a plan."""
-        set_attributes(self.op, table=table, feature=feature)
+    incoming, plan, outgoing = reads(0), reads(1), gives(0)
+    table, feature, pooling = told("table"), told("feature"), told("pooled", Pooling)
 
 
-def build(gradient, rows, plan, table, feature, pooling):
+def build(gradient, rows, place, pooling):
     """The gradient of `rows`, out of that of what a lookup of a feature gave."""
-    return library.ops().mxrec_fold(
-        gradient=gradient,
-        plan=plan,
-        table=table,
-        feature=feature,
-        pooled=bool(pooling),
-        dim=static_shape.size(rows.shape, 1),
-        name="fold",
-    )
+    dim = static_shape.size(rows.shape, 1)
+    return library.ops().mxrec_fold(gradient=gradient, pooled=bool(pooling), dim=dim, name="fold", **vars(place))
 
 
 def folds_of(gradient) -> list[FoldOp]:

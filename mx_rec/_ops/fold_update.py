@@ -1,14 +1,12 @@
 """MxrecFoldUpdate: sums the gradients of a batch's keys and updates the rows of all its tables at once."""
 
 import dataclasses
-from typing import Union
 
 from mx_rec._ops import library
 from mx_rec._ops.columns import columns_of
-from mx_rec._ops.op import Op
-from mx_rec._ops.pooling import Pooling
-from mx_rec._ops.update import UpdateOp
-from mx_rec._tf.attributes import set_attributes
+from mx_rec._ops.op import reads
+from mx_rec._ops.place import Pooling
+from mx_rec._ops.update import UpdateOp, Updating
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,32 +29,19 @@ class Target:
     gradients: list[Gradient]
 
 
-class FoldUpdateOp(Op):
+class FoldUpdateOp(Updating):
     TYPE = "MxrecFoldUpdate"
-
-    @property
-    def plan(self):
-        return self.op.inputs[0]
-
-    @property
-    def handles(self) -> list[object]:
-        """Of each table."""
-        return list(self.op.inputs)[1 : 1 + self.op.get_attr("T")]
-
-    @property
-    def settings(self) -> tuple[object, str, str]:
-        """(the rule's numbers, rule, what becomes of gradients that are not finite)"""
-        return list(self.op.inputs)[-1], self.op.get_attr("rule"), self.op.get_attr("nonfinite")
+    plan = reads(0)
+    handles = property(lambda self: self.op.inputs[1 : 1 + self.op.get_attr("T")])  # of each table
 
     @property
     def targets(self) -> list[Target]:
         """What it was built with."""
-        names = ("columns", "feature_of_gradient", "pooled")
+        tensors = self.op.inputs[1 + self.op.get_attr("T") : -1]
+        told = map(self.op.get_attr, ("columns", "feature_of_gradient", "pooled"))
         gradients = [
             Gradient(tensor, column, feature, Pooling(pooled))
-            for tensor, column, feature, pooled in zip(
-                list(self.op.inputs)[1 + self.op.get_attr("T") : -1], *map(self.op.get_attr, names)
-            )
+            for tensor, column, feature, pooled in zip(tensors, *told)
         ]
         owners = self.op.get_attr("table_of_gradient")
         tables = zip(self.op.get_attr("tables"), self.op.get_attr("table_in_plan"), self.handles)
@@ -65,19 +50,13 @@ class FoldUpdateOp(Op):
             for t, (name, number, handles) in enumerate(tables)
         ]
 
-    def move(self, table, feature) -> None:
-        """Means another place of a plan, of one feature."""
-        set_attributes(self.op, table_in_plan=[table], feature_of_gradient=[feature])
+
+UPDATES = {kind.TYPE: kind for kind in (UpdateOp, FoldUpdateOp)}
 
 
-def update_of(op) -> Union[FoldUpdateOp, UpdateOp, None]:
-    """An op that updates rows, one way or the other; None if it does not."""
-    return FoldUpdateOp.of(op) or UpdateOp.of(op)
-
-
-def all_updates_in(graph) -> list[Union[FoldUpdateOp, UpdateOp]]:
-    """The ops of a graph that update rows."""
-    return [update for update in map(update_of, graph.get_operations()) if update is not None]
+def updates_in(graph) -> list[Updating]:
+    """The ops of a graph that update rows, one way or the other."""
+    return [UPDATES[op.type](op) for op in graph.get_operations() if op.type in UPDATES]
 
 
 def target_of(table_name, handles, folds) -> Target:
@@ -88,21 +67,18 @@ def target_of(table_name, handles, folds) -> Target:
 
 
 def build(plan, targets, settings):
-    """The op. `settings` as above."""
-    hyper, rule, nonfinite = settings
+    """The op. `settings` as of an Updating."""
     gradients = [(t, gradient) for t, target in enumerate(targets) for gradient in target.gradients]
     return library.ops().mxrec_fold_update(
         plan=plan,
         handles=[target.handles for target in targets],
         gradients=[gradient.tensor for _, gradient in gradients],
-        hyper=hyper,
         tables=[target.table_name for target in targets],
         table_in_plan=[target.table for target in targets],
         table_of_gradient=[t for t, _ in gradients],
         feature_of_gradient=[gradient.feature for _, gradient in gradients],
         pooled=[int(gradient.pooling) for _, gradient in gradients],
         columns=[gradient.column for _, gradient in gradients],
-        rule=rule,
-        nonfinite=nonfinite,
         name="fold_update",
+        **settings,
     )

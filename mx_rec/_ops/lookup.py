@@ -5,8 +5,8 @@ from typing import Optional
 
 from mx_rec._ops import library, touched
 from mx_rec._ops.fold import folds_of
-from mx_rec._ops.op import Op
-from mx_rec._ops.pooling import Pooling
+from mx_rec._ops.op import Op, reads, told
+from mx_rec._ops.place import Pooling
 from mx_rec._tf.attributes import set_entry
 
 # Modes of a table.
@@ -16,72 +16,43 @@ _HIDDEN = 0
 
 
 class LookupOp(Op):
+    """Its tables and features are numbered, each by their order."""
+
     TYPE = "MxrecLookup"
-
-    @property
-    def plan(self):
-        return self.op.inputs[0]
-
-    @property
-    def anchors(self) -> list[object]:
-        """The variables that stand for the tables, as resource tensors."""
-        return list(self.op.inputs)[1:]
-
-    @property
-    def tables(self) -> list[str]:
-        """Names. Their order numbers the tables."""
-        return [name.decode() for name in self.op.get_attr("tables")]
-
-    @property
-    def is_grouped(self) -> bool:
-        """Whether it gives a handle for each different key, not for each position."""
-        return self.op.get_attr("grouped")
-
-    @property
-    def _count(self):
-        return len(self.op.get_attr("dims"))
-
-    def rows(self, table):
-        return self.op.outputs[table]
-
-    def handles(self, table):
-        return self.op.outputs[self._count + table]
-
-    def embeddings(self, feature):
-        return self.op.outputs[2 * self._count + feature]
+    plan, anchors = reads(0), reads(slice(1, None))  # anchors: the resources of the tables' variables
+    tables = told("tables", lambda names: [name.decode() for name in names])
+    is_grouped = told("grouped")  # whether it gives a handle for each different key, not for each position
+    _count = told("dims", len)
+    rows = property(lambda self: self.op.outputs[: self._count])
+    handles = property(lambda self: self.op.outputs[self._count : 2 * self._count])
+    embeddings = property(lambda self: self.op.outputs[2 * self._count :])
 
     def table_of(self, tensor) -> int:
-        """The number of the table that an output, rows or handles, belongs to."""
+        """The table that an output, rows or handles, belongs to."""
         return tensor.value_index % self._count
 
     def feature_of(self, tensor) -> int:
-        """The number of the feature whose embeddings an output is."""
+        """The feature whose embeddings an output is."""
         return tensor.value_index - 2 * self._count
 
-    def table_of_feature(self, feature) -> int:
-        return self.op.get_attr("table_of_feature")[feature]
+    def name_of(self, feature) -> str:
+        """The name of a feature's table."""
+        return self.tables[self.op.get_attr("table_of_feature")[feature]]
 
     def inserted(self):
-        """Yields (table, rows and embeddings) of each table that keys are inserted into."""
+        """Yields (table's name, rows and embeddings) of each table that keys are inserted into."""
         modes, owners = self.op.get_attr("modes"), self.op.get_attr("table_of_feature")
         for t, name in enumerate(self.tables):
             if modes[t] == _INSERT:
-                yield name, [self.rows(t), *(self.embeddings(f) for f, owner in enumerate(owners) if owner == t)]
-
-    def give_rows(self, table) -> None:
-        """Copies the rows out, which costs time, for somebody who reads them."""
-        set_entry(self.op, "with_rows", table, 1)
+                yield name, [self.rows[t], *(out for out, owner in zip(self.embeddings, owners) if owner == t)]
 
     def gives(self, feature, pooling) -> bool:
-        """Whether it gives this view of a feature."""
-        return self.op.get_attr("views")[feature] == 1 + pooling
+        """Whether it gives this view of a feature, in an output of the feature's own."""
+        is_alone = self.op.get_attr("leaders").count(feature) == 1
+        return is_alone and self.op.get_attr("views")[feature] == 1 + pooling
 
     def give(self, feature, pooling) -> None:
         set_entry(self.op, "views", feature, 1 + int(pooling))
-
-    def writes_alone(self, feature) -> bool:
-        """Whether no other feature is written beside this one."""
-        return self.op.get_attr("leaders").count(feature) == 1
 
     def write_beside(self, feature, leader, column) -> None:
         """Writes a feature from a column on into the embeddings of the feature `leader`."""
@@ -101,16 +72,24 @@ class LookupOp(Op):
         lookup, slices = LookupOp(op), []
         for t, dim in enumerate(op.get_attr("dims")):
             gradient = gradients[t]
-            if gradient is None or _is_filler(gradient, lookup.rows(t)):
+            if gradient is None or _is_filler(gradient, lookup.rows[t]):
                 slices.append(None)
                 continue
             gradient = tf.convert_to_tensor(gradient)
-            handles = reached(lookup.handles(t), gradient)
+            handles = reached(lookup.handles[t], gradient)
             slices.append(tf.IndexedSlices(gradient, handles, tf.constant([0, dim], tf.int32)))
         return [None, *slices]
 
 
-@dataclasses.dataclass(frozen=True)
+def _of_table(name, kind):
+    """A property of a Commit: an attribute with an entry for each table."""
+    return property(
+        lambda self: kind(self.lookup.op.get_attr(name)[self.number]),
+        lambda self, value: set_entry(self.lookup.op, name, self.number, int(value)),
+    )
+
+
+@dataclasses.dataclass
 class Commit:
     """One table's part of a lookup."""
 
@@ -119,57 +98,32 @@ class Commit:
     features: dict[int, int]  # number in the plan -> number in the lookup
     first: Optional["Commit"] = None  # the one that inserts and counts the keys, if it is another
 
-    @property
-    def rows(self):
-        return self.lookup.rows(self.number)
-
-    @property
-    def handles(self):
-        return self.lookup.handles(self.number)
-
-    def embeddings(self, feature):
-        """The lookup's output for a feature of the plan."""
-        return self.lookup.embeddings(self.features[feature])
-
-    @property
-    def gives_rows(self) -> bool:
-        """Whether a script takes the rows from their collection."""
-        return bool(self.lookup.op.get_attr("with_rows")[self.number])
-
-    def give_rows(self) -> None:
-        self.lookup.give_rows(self.number)
-
-    @property
-    def shows_padding(self) -> bool:
-        """Whether a lookup gives the rows of padding keys, which must be there then."""
-        return bool(self.lookup.op.get_attr("pads")[self.number])
+    rows = property(lambda self: self.lookup.rows[self.number])
+    handles = property(lambda self: self.lookup.handles[self.number])
+    gives_rows = _of_table("with_rows", bool)  # copying them out costs time
+    capacity = _of_table("capacities", int)  # how many different ids a batch may bring to the table; 0: any number
+    shows_padding = _of_table("pads", bool)  # whether a lookup gives the rows of padding keys, which must be there then
+    _mode = _of_table("modes", int)
 
     def show_padding(self) -> None:
-        inserting = self.first or self
-        set_entry(inserting.lookup.op, "pads", inserting.number, 1)
+        (self.first or self).shows_padding = True
 
-    @property
-    def capacity(self) -> int:
-        """How many different ids a batch may bring to the table; 0: any number."""
-        return self.lookup.op.get_attr("capacities")[self.number]
-
-    def limit(self, capacity) -> None:
-        set_entry(self.lookup.op, "capacities", self.number, capacity)
-
-    def pooling(self, feature) -> Pooling:
-        """What it gives of a feature of the plan."""
-        return Pooling(self.lookup.op.get_attr("views")[self.features[feature]] - 1)
+    def _view(self, feature):
+        return self.lookup.op.get_attr("views")[self.features[feature]]
 
     def serves(self, feature, pooling) -> bool:
         """Whether the lookup gives this view of a feature of the plan, or can still be asked to."""
-        return self.lookup.op.get_attr("views")[self.features[feature]] in (_HIDDEN, 1 + pooling)
+        return self._view(feature) in (_HIDDEN, 1 + pooling)
 
     def ask_for(self, feature, pooling, is_train):
         """Makes the lookup give this view of a feature of the plan, and insert its keys to train; returns it."""
-        mode = _INSERT if is_train and self.first is None else _READ
-        set_entry(self.lookup.op, "modes", self.number, mode)
+        self._mode = _INSERT if is_train and self.first is None else _READ
         self.lookup.give(self.features[feature], pooling)
-        return self.embeddings(feature)
+        return self.lookup.embeddings[self.features[feature]]
+
+    def given(self, feature):
+        """(embeddings, Pooling): what the lookup was asked for of a feature of the plan."""
+        return self.lookup.embeddings[self.features[feature]], Pooling(self._view(feature) - 1)
 
 
 def build(plan, tables, features, is_grouped) -> dict[str, Commit]:
@@ -179,6 +133,7 @@ def build(plan, tables, features, is_grouped) -> dict[str, Commit]:
     """
     names, anchors, dims, numbers = map(list, zip(*tables))
     in_plan, owners = map(list, zip(*features))
+    nothing = [0] * len(names)
     rows, _, _ = library.ops().mxrec_lookup(
         plan=plan,
         anchors=anchors,
@@ -187,9 +142,9 @@ def build(plan, tables, features, is_grouped) -> dict[str, Commit]:
         dims=dims,
         features=[owners.count(t) for t in range(len(names))],
         modes=[_SKIP] * len(names),
-        with_rows=[0] * len(names),
-        capacities=[0] * len(names),
-        pads=[0] * len(names),
+        with_rows=nothing,
+        capacities=nothing,
+        pads=nothing,
         table_of_feature=owners,
         feature_in_plan=in_plan,
         views=[_HIDDEN] * len(features),
@@ -208,23 +163,22 @@ def build(plan, tables, features, is_grouped) -> dict[str, Commit]:
 
 def commit_of(plan) -> Commit:
     """The commit of a plan of one table and one feature."""
-    (lookup,) = (op for op in plan.consumers() if op.type == LookupOp.TYPE)
-    return Commit(LookupOp(lookup), 0, {0: 0})
+    (lookup,) = filter(None, map(LookupOp.of, plan.consumers()))
+    return Commit(lookup, 0, {0: 0})
 
 
 def handles_of(tensor):
-    """The handles of `tensor`, rows that a lookup gave; None if it is something else."""
+    """The handles of `tensor`, rows that a lookup gave; `tensor` itself if it is something else."""
     lookup = LookupOp.of(tensor.op)
     is_rows = lookup is not None and tensor.value_index < len(lookup.tables)
-    return lookup.handles(tensor.value_index) if is_rows else None
+    return lookup.handles[tensor.value_index] if is_rows else tensor
 
 
 def give_rows(tensor):
     """The rows at handles of a lookup, which copies them out from now on; rows stand for themselves."""
-    lookup = LookupOp(tensor.op)
-    table = lookup.table_of(tensor)
-    lookup.give_rows(table)
-    return lookup.rows(table)
+    commit = Commit(LookupOp(tensor.op), LookupOp(tensor.op).table_of(tensor), {})
+    commit.gives_rows = True
+    return commit.rows
 
 
 def reached(handles, gradient):

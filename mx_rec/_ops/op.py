@@ -25,6 +25,21 @@ class Op:
         return [cls(op) for op in graph.get_operations() if op.type == cls.TYPE]
 
 
+def reads(number):
+    """A property of an Op: an input, or several if `number` is a slice."""
+    return property(lambda self: self.op.inputs[number])
+
+
+def gives(number):
+    """A property of an Op: an output."""
+    return property(lambda self: self.op.outputs[number])
+
+
+def told(name, kind=lambda value: value):
+    """A property of an Op: an attribute."""
+    return property(lambda self: kind(self.op.get_attr(name)))
+
+
 def are_in(meta_graph_def) -> bool:
     """Whether a MetaGraph has ops of the core."""
     return any(op.name.startswith(_PREFIX) for op in meta_graph_def.meta_info_def.stripped_op_list.op)

@@ -4,7 +4,6 @@ import dataclasses
 
 from mx_rec._ops import library
 from mx_rec._ops.op import Op
-from mx_rec._tf.editing import replace_input
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,24 +18,9 @@ class Layout:
 
 class PrepareOp(Op):
     TYPE = "MxrecPrepare"
-
-    @property
-    def ids(self) -> list[object]:
-        """Int64, a tensor for each feature."""
-        return list(self.op.inputs)[: self.op.get_attr("F")]
-
-    @property
-    def times(self) -> list[object]:
-        """The timestamps of the samples: one tensor or none."""
-        return list(self.op.inputs)[self.op.get_attr("F") :]
-
-    def take_times(self, times) -> None:
-        """Reads `times` instead of the timestamps that it was built with."""
-        replace_input(self.op, self.times[0], times)
-
-
-class GroupOp(Op):
-    TYPE = "MxrecGroup"
+    # Of each feature, and the timestamps of the samples: one tensor or none.
+    ids = property(lambda self: self.op.inputs[: self.op.get_attr("F")])
+    times = property(lambda self: self.op.inputs[self.op.get_attr("F") :])
 
 
 def build(ids, layout, times=(), name="prepare"):

@@ -1,16 +1,12 @@
 """MxrecServe: loads the tables of an exported model."""
 
 from mx_rec._ops import library
-from mx_rec._ops.op import Op
+from mx_rec._ops.op import Op, reads
 
 
 class ServeOp(Op):
     TYPE = "MxrecServe"
-
-    @property
-    def asset(self):
-        """The path of a file in the model's assets, from which it finds the tables."""
-        return self.op.inputs[0]
+    asset = reads(0)  # the path of a file in the model's assets, from which it finds the tables
 
 
 def build(asset, tables):

@@ -1,16 +1,12 @@
 """MxrecTouched: those handles of a table's keys that some features of the batch hold."""
 
 from mx_rec._ops import library
-from mx_rec._ops.op import Op
-from mx_rec._tf.attributes import set_attributes
+from mx_rec._ops.op import Op, reads
 
 
 class TouchedOp(Op):
     TYPE = "MxrecTouched"
-
-    def move(self, table, feature) -> None:
-        """Means another place of a plan, of one feature."""
-        set_attributes(self.op, table=table, features=[feature])
+    handles = reads(0)
 
 
 def build(handles, plan, table, features, name=None):
@@ -20,4 +16,5 @@ def build(handles, plan, table, features, name=None):
 
 def origin_of(handles):
     """The handles of the lookup that `handles` are some of."""
-    return handles.op.inputs[0] if handles.op.type == TouchedOp.TYPE else handles
+    some = TouchedOp.of(handles.op)
+    return handles if some is None else some.handles

@@ -1,43 +1,29 @@
 """MxrecUpdate: applies an optimizer's rule to rows of a table, by a gradient for each."""
 
 from mx_rec._ops import library
-from mx_rec._ops.op import Op
+from mx_rec._ops.op import Op, reads, told
 
 
-class UpdateOp(Op):
+class Updating(Op):
+    """An op that updates rows."""
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """`hyper`, the rule's numbers; `rule`; `nonfinite`, what becomes of gradients that are not finite."""
+        return {"hyper": self.op.inputs[-1], **{name: self.op.get_attr(name) for name in ("rule", "nonfinite")}}
+
+
+class UpdateOp(Updating):
     TYPE = "MxrecUpdate"
-
-    @property
-    def table_name(self) -> str:
-        return self.op.get_attr("table").decode()
-
-    @property
-    def handles(self) -> list[object]:
-        return [self.op.inputs[0]]
-
-    @property
-    def gradients(self) -> list[tuple[object, object]]:
-        """As of `parts_of`."""
-        return parts_of(self.op.inputs[0], self.op.inputs[1])
-
-    @property
-    def settings(self) -> tuple[object, str, str]:
-        """(the rule's numbers, rule, what becomes of gradients that are not finite)"""
-        return self.op.inputs[2], self.op.get_attr("rule"), self.op.get_attr("nonfinite")
+    handles = reads(slice(0, 1))
+    table_name = told("table", lambda name: name.decode())
+    parts = property(lambda self: parts_of(*self.op.inputs[:2]))
 
 
 def build(table_name, handles, gradient, settings, is_unique):
     """The op. `settings` as above; `is_unique`: whether no row is there twice."""
-    hyper, rule, nonfinite = settings
     return library.ops().mxrec_update(
-        handles=handles,
-        gradient=gradient,
-        hyper=hyper,
-        table=table_name,
-        rule=rule,
-        unique=is_unique,
-        nonfinite=nonfinite,
-        name=f"update_{table_name}",
+        handles=handles, gradient=gradient, table=table_name, unique=is_unique, name=f"update_{table_name}", **settings
     )
 
 

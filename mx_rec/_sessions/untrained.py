@@ -3,10 +3,9 @@
 import re
 
 from mx_rec._log import logger
-from mx_rec._ops.fold_update import update_of
+from mx_rec._ops.fold_update import UPDATES
 from mx_rec._ops.lookup import LookupOp
 from mx_rec._tables import graphs
-from mx_rec._tf.walking import outputs_of
 
 _APPLY = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
 
@@ -46,9 +45,9 @@ def _optimizer_behind(tensors):
     seen, stack = set(), list(tensors)
     while stack:
         for op in stack.pop().consumers():
-            if _APPLY.match(op.type) or update_of(op) is not None:
+            if _APPLY.match(op.type) or op.type in UPDATES:
                 return op.name
             if op.name not in seen and op.type != "StopGradient":
                 seen.add(op.name)
-                stack.extend(tensor for tensor in outputs_of(op) if tensor.dtype.is_floating)
+                stack.extend(tensor for tensor in op.outputs if tensor.dtype.is_floating)
     return None

@@ -160,6 +160,6 @@ def _bind_handles(graph):
     """Lets sparse optimizers find the tables of the lookups in the graph."""
     state = graphs.state(graph)
     for lookup in LookupOp.all_in(graph):
-        for number, name in enumerate(lookup.tables):
+        for name, handles in zip(lookup.tables, lookup.handles):
             if name in state.tables:
-                state.handles.setdefault(graphs.key(lookup.handles(number)), state.tables[name])
+                state.handles.setdefault(graphs.key(handles), state.tables[name])

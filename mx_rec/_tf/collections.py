@@ -4,11 +4,9 @@ import sys
 
 
 def watch(graph, name, on_look) -> None:
-    """Makes `name` a collection of which `on_look(element)` is called, for all its elements, whenever a script looks
-    into it. It has been one before, or does not exist yet.
-
-    A look is to iterate over the list, as `get_collection` does, or to take elements of it, in any module that belongs
-    neither to TensorFlow, which copies all collections into every function graph and MetaGraph, nor to mx_rec.
+    """Makes `name`, unless it exists, a collection that calls `on_look` with each of its elements when a script
+    iterates over it, as `get_collection` does, or indexes it. TensorFlow, which copies all collections into every
+    function graph and MetaGraph, and mx_rec are no scripts.
     """
     if name not in graph.collections:
         graph._collections[name] = _Watched(on_look)

@@ -19,9 +19,14 @@ def is_one_shot(iterator) -> bool:
     return iterator.type == "OneShotIterator"
 
 
+def resource_of(iterator):
+    """The tensor by which ops know an iterator."""
+    return iterator.outputs[0]
+
+
 def makers_of(iterator) -> list[object]:
     """The ops that initialize an iterator."""
-    return [op for op in iterator.outputs[0].consumers() if op.type == "MakeIterator"]
+    return [op for op in resource_of(iterator).consumers() if op.type == "MakeIterator"]
 
 
 def dataset_of(maker):
@@ -29,20 +34,9 @@ def dataset_of(maker):
     return maker.inputs[0]
 
 
-def resource_of(maker):
-    """The iterator that a maker initializes, as a resource tensor."""
-    return maker.inputs[1]
-
-
-def make_instead(maker, dataset, iterator) -> None:
-    """Lets a maker give another dataset to another iterator, tensors as above."""
-    maker._update_input(0, dataset)
-    maker._update_input(1, iterator)
-
-
-def draw_from(get_next, iterator) -> None:
-    """Lets a get_next op draw from another iterator, a resource tensor."""
-    get_next._update_input(0, iterator)
+def probe_of(maker):
+    """A tensor that cannot be had, as an error says, before the iterator of a maker is initialized."""
+    return tf.raw_ops.SerializeIterator(resource_handle=maker.inputs[1], external_state_policy=1)
 
 
 def element_spec(get_next):

@@ -4,26 +4,18 @@ import tensorflow as tf
 
 
 def reduction_of(op):
-    """(tensor, axes as a tensor) of a Sum, Mean or the like."""
+    """(result, tensor, axis) of a Sum or Mean; axis is None unless it is one, known, and gone from the result."""
     tensor, axes = op.inputs
-    return tensor, axes
-
-
-def keeps_axes(op) -> bool:
-    """Whether a Sum or Mean leaves axes of size 1."""
-    return op.get_attr("keep_dims")
-
-
-def result_of(op):
-    """What an op of one output gives."""
-    (result,) = op.outputs
-    return result
+    axes = tf.get_static_value(axes)
+    is_one = axes is not None and axes.size == 1 and not op.get_attr("keep_dims")
+    return op.outputs[0], tensor, int(axes.reshape(-1)[0]) if is_one else None
 
 
 def concatenation_of(op):
-    """(tensors, axis as a tensor) of a ConcatV2."""
-    *parts, axis = op.inputs
-    return parts, axis
+    """(result, tensors, axis) of a ConcatV2; axis is None if it is not known."""
+    *tensors, axis = op.inputs
+    axis = tf.get_static_value(axis)
+    return op.outputs[0], tensors, None if axis is None else int(axis)
 
 
 def spread_to(tensor):

@@ -19,11 +19,6 @@ def ancestors(ops, is_end=lambda op: False, with_control=False):
             stack.extend(op.control_inputs if with_control else ())
 
 
-def outputs_of(op) -> list[object]:
-    """The tensors that `op` gives."""
-    return list(op.outputs)
-
-
 def readers(op) -> list[object]:
     """The ops that read an output of `op`, once for each output."""
     return [reader for output in op.outputs for reader in output.consumers()]

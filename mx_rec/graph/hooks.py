@@ -84,7 +84,7 @@ class _Part:
         self.wanted = [
             output
             for op, _ in moving
-            for output in walking.outputs_of(op)
+            for output in op.outputs
             if any(reader.name not in self.moved for reader in output.consumers())
         ]
         who = f"the ops {sorted(op.name for op, _ in moving)}"

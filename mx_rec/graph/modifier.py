@@ -13,7 +13,7 @@ import tensorflow as tf
 from mx_rec import _check, _config
 from mx_rec._lowering import lowering
 from mx_rec._tables import graphs
-from mx_rec._tf.iterators import dataset_of, is_fed, resource_of
+from mx_rec._tf.iterators import dataset_of, is_fed, probe_of
 from mx_rec.core.asc.manager import start_asc_pipeline
 
 v1 = tf.compat.v1
@@ -66,7 +66,7 @@ class GraphModifierHook(v1.train.SessionRunHook):
             return
         modify_graph_and_start_emb_cache(dump_graph=self._dump_graph)
         self._probes = [
-            (tf.raw_ops.SerializeIterator(resource_handle=resource_of(maker), external_state_policy=1), maker)
+            (probe_of(maker), maker)
             for maker, *others in (one.makers for one in graphs.state().replacements or [] if one.makers)
             if not others and not is_fed(dataset_of(maker))
         ]

@@ -17,7 +17,6 @@ from mx_rec._ops import fold_update, update
 from mx_rec._ops.fold import folds_of
 from mx_rec._ops.lookup import LookupOp, handles_of, reached
 from mx_rec._ops.touched import origin_of
-from mx_rec._ops.update import parts_of
 from mx_rec._tables import graphs
 from mx_rec.optimizers.base import CustomizedOptimizer
 
@@ -129,7 +128,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
     def _updates(self, targets, hyper, nonfinite):
         """The ops that update the tables of `targets`: one for all tables of a batch, where nothing stands between the
         gradients of their embeddings and the rows; one per table otherwise."""
-        fused, updates, settings = {}, [], (hyper, self.rule, nonfinite)
+        fused, updates, settings = {}, [], {"hyper": hyper, "rule": self.rule, "nonfinite": nonfinite}
         for table, addresses, gradient in targets:
             table.native.set_slots(self._slot_specs())
             table.optimizer_name = self.get_name()
@@ -159,8 +158,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
             raise ValueError(
                 f"{self.get_name()} updates tables only, got {variable!r}; dense variables need a TensorFlow optimizer"
             )
-        addresses = handles_of(variable)  # of rows
-        addresses = variable if addresses is None else addresses
+        addresses = handles_of(variable)
         table = graphs.state(addresses.graph).handles.get(graphs.key(addresses))
         if table is None:
             raise KeyError(
@@ -222,7 +220,7 @@ def _merge(targets):
     """
     by_table = {}
     for table, addresses, gradient in targets:
-        by_table.setdefault(table.table_name, (table, []))[1].extend(parts_of(addresses, gradient))
+        by_table.setdefault(table.table_name, (table, []))[1].extend(update.parts_of(addresses, gradient))
     for table, parts in by_table.values():
         if len(parts) > 1:
             order = {key: number for number, key in enumerate(graphs.state(parts[0][0].graph).handles)}

@@ -16,7 +16,6 @@ from mx_rec import _config
 from mx_rec._ops import update
 from mx_rec._ops.lookup import give_rows
 from mx_rec._ops.touched import origin_of
-from mx_rec._ops.update import parts_of
 from mx_rec._tables import graphs
 
 _STOCK = "tensorflow."
@@ -66,7 +65,9 @@ def _apply(optimizer, stock, grads_and_vars, global_step, name):
                     f"{label}: table '{table.table_name}' needs a sparse gradient (tf.IndexedSlices), got "
                     f"{type(gradient).__name__}; do not densify it"
                 )
-            by_table.setdefault(table.table_name, (table, []))[1].extend(parts_of(gradient.indices, gradient.values))
+            by_table.setdefault(table.table_name, (table, []))[1].extend(
+                update.parts_of(gradient.indices, gradient.values)
+            )
     if not by_table:
         raise ValueError(f"{label}: no gradient for any table. Does the loss depend on a lookup with is_train=True?")
     with tf.name_scope(name or optimizer.get_name()):
@@ -128,7 +129,7 @@ def _update(optimizer, table, parts, nonfinite):
     with tf.control_dependencies([done]):
         change = before - copy.read_value()
     # Gradient descent at rate 1 without decay subtracts.
-    settings = (tf.constant([1.0, 0.0]), "gradient_descent", nonfinite)
+    settings = {"hyper": tf.constant([1.0, 0.0]), "rule": "gradient_descent", "nonfinite": nonfinite}
     return update.build(table.table_name, handles, change, settings, is_unique=True)
 
 
