@@ -13,14 +13,14 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.compat.v1 import graph_util
 
 from mx_rec._ops import library
 from mx_rec._ops.lookup import LookupOp
 from mx_rec._ops.serve import ServeOp
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 library.ops()
 
@@ -35,8 +35,6 @@ def freeze(session: tf.compat.v1.Session, output_names: Sequence[str]) -> Any:
     Tables are no constants: they stay in the model's directory, and whoever imports the graph calls `load_tables`
     before the first run. Raises ValueError if the session's graph is no such model.
     """
-    from tensorflow.compat.v1 import graph_util
-
     serve = _serve_op(session.graph)
     anchors = {anchor.op.name for lookup in LookupOp.all_in(session.graph) for anchor in lookup.anchors}
     return graph_util.convert_variables_to_constants(
@@ -67,8 +65,6 @@ def save(model: Any, export_dir: str, loaded_from: str, **keywords: Any) -> None
     would have no signatures.
     Raises ValueError if `loaded_from` has no tables, or is `export_dir` itself.
     """
-    import tensorflow as tf
-
     from mx_rec.checkpoint import _directory, _manifest
 
     source, target = (os.path.join(path, "variables", "sparse-variables") for path in (loaded_from, export_dir))

@@ -69,18 +69,9 @@ def build(plan, layout, names, is_shared=True):
     import tensorflow as tf
 
     state = graphs.state()
-    tables = [
-        (name, state.tables[name].variable.handle, state.tables[name].embedding_size, layout.tables.index(name))
-        for name in names
-    ]
-    features = [
-        (number, names.index(layout.tables[t]))
-        for number, t in enumerate(layout.table_of_feature)
-        if layout.tables[t] in names
-    ]
     # One commit serves lookups built under different control dependencies, so it takes none of them.
     with tf.control_dependencies(None) if is_shared else contextlib.nullcontext():
-        built = lookup.build(plan, tables, features, layout.is_grouped)
+        built = lookup.build(plan, layout, [state.tables[name] for name in names])
     for name, commit in built.items():
         state.handles[graphs.key(commit.handles)] = state.tables[name]
     return built

@@ -41,20 +41,18 @@ def trace_ops(ops, who) -> Slice:
     for op in walking.ancestors(ops, lambda op: op.type in _SOURCES, with_control=True):
         if op.type in GET_NEXT:
             sources[op.name] = op
-            continue
-        if op.type in _STATIC_TABLES:
+        elif op.type in _STATIC_TABLES:
             tables.append(op)
-            continue
-        reason = _reason_to_stay(op)
-        if reason is not None:
+        elif (reason := _reason_to_stay(op)) is not None:
             raise Stays(f"its ids depend on {op.name} ({op.type}), {reason}")
-        if op.type in _LOOPS:
+        elif op.type in _LOOPS:
             raise ValueError(
                 f"{who}: the sub-graph of its ids cannot be copied into the dataset, because {op.name} ({op.type}) is "
                 "part of a loop; enable control flow v2, compute the ids outside of the loop, or look them up with "
                 "modify_graph=False"
             )
-        found[op.name] = op
+        else:
+            found[op.name] = op
     if not sources:
         raise Stays("its ids do not come from a dataset")
     if len(sources) > 1:

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from mx_rec._log import logger
 from mx_rec._lowering import commits, id_tensors, insertions, timestamps
+from mx_rec._lowering.finding import reads_dataset
 from mx_rec._ops import embeddings, prepare
 from mx_rec._ops.place import Place, Pooling
 from mx_rec._tables import graphs, trackings
@@ -131,8 +132,6 @@ def _given(commit, place, ids_shape, pooling, is_train):
 def _serving_ids(spec, batch):
     """The tensor under the spec's key in a batch that comes from no dataset, as serving feeds it; None if there is
     none. Nothing prepares such a batch ahead of the step."""
-    from mx_rec._lowering.finding import reads_dataset
-
     ids = insertions.tensor_in(batch, spec) if isinstance(batch, dict) else None
     if ids is None or reads_dataset(ids.op):
         return None
@@ -155,11 +154,7 @@ def _locate(table, spec, batch):
     # Scripts may leave `batch` out or pass a part of it. If the graph holds just one iterator that prepares this spec,
     # there is no doubt which batch is meant.
     graph = tf.compat.v1.get_default_graph()
-    found = [
-        (insertion, plan)
-        for insertion in spec.insertions
-        for plan in iterators.last_of_batches_with(graph, insertion.op_name)
-    ]
+    found = [(one, plan) for one in spec.insertions for plan in iterators.last_outputs(graph, one.op_name)]
     if len(found) == 1:
         insertion, plan = found[0]
         return insertion, insertion.find(spec), plan

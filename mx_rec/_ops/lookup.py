@@ -126,31 +126,27 @@ class Commit:
         return self.lookup.embeddings[self.features[feature]], Pooling(self._view(feature) - 1)
 
 
-def build(plan, tables, features, is_grouped) -> dict[str, Commit]:
-    """A lookup that gives nothing yet, by table.
-
-    `tables`: (name, anchor, dim, number in the plan); `features`: (number in the plan, number among `tables`).
-    """
-    names, anchors, dims, numbers = map(list, zip(*tables))
-    in_plan, owners = map(list, zip(*features))
-    nothing = [0] * len(names)
+def build(plan, layout, tables) -> dict[str, Commit]:
+    """A lookup of tables of a plan, which gives nothing yet, by their names."""
+    names = [table.table_name for table in tables]
+    numbers = [layout.tables.index(name) for name in names]
+    features = [(f, numbers.index(t)) for f, t in enumerate(layout.table_of_feature) if t in numbers]
+    owners = [owner for _, owner in features]
     rows, _, _ = library.ops().mxrec_lookup(
         plan=plan,
-        anchors=anchors,
+        anchors=[table.variable.handle for table in tables],
         tables=names,
         table_in_plan=numbers,
-        dims=dims,
+        dims=[table.embedding_size for table in tables],
         features=[owners.count(t) for t in range(len(names))],
         modes=[_SKIP] * len(names),
-        with_rows=nothing,
-        capacities=nothing,
-        pads=nothing,
+        **dict.fromkeys(("with_rows", "capacities", "pads"), [0] * len(names)),
         table_of_feature=owners,
-        feature_in_plan=in_plan,
+        feature_in_plan=[f for f, _ in features],
         views=[_HIDDEN] * len(features),
         leaders=list(range(len(features))),
         columns=[0] * len(features),
-        grouped=is_grouped,
+        grouped=layout.is_grouped,
         F=len(features),
         name="commit",
     )

@@ -25,13 +25,9 @@ class PrepareOp(Op):
 
 def build(ids, layout, times=(), name="prepare"):
     """The plan of int64 tensors of ids, one for each feature of `layout`, and of one tensor of timestamps or none."""
+    tables, owners, is_grouped = dataclasses.astuple(layout)
     return library.ops().mxrec_prepare(
-        ids=ids,
-        times=list(times),
-        tables=layout.tables,
-        table_of_feature=layout.table_of_feature,
-        grouped=layout.is_grouped,
-        name=name,
+        ids=ids, times=list(times), tables=tables, table_of_feature=owners, grouped=is_grouped, name=name
     )
 
 

@@ -62,7 +62,7 @@ def inlined(one_shot):
     return variant
 
 
-def last_of_batches_with(graph, op_name) -> list[object]:
+def last_outputs(graph, op_name) -> list[object]:
     """Of each get_next op of the graph whose dataset maps a function with an op of that name, the last output."""
     library = {function.signature.name: function for function in graph.as_graph_def().library.function}
     mapped = {name for name, function in library.items() if any(node.name == op_name for node in function.node_def)}

@@ -5,8 +5,8 @@ _PASSING = ("ExpandDims", "GatherV2", "Identity", "Reshape", "Squeeze", "Strided
 
 
 def ancestors(ops, is_end=lambda op: False, with_control=False):
-    """Yields `ops` and all that they depend on, each op once. What only ops depend on for which `is_end(op)` holds is
-    left out, and so are control dependencies unless asked for."""
+    """Yields `ops` and all that they depend on, each op once. Does not go on behind an op for which `is_end(op)` holds,
+    nor along control dependencies unless asked to."""
     seen, stack = set(), list(ops)
     while stack:
         op = stack.pop()
@@ -24,19 +24,14 @@ def readers(op) -> list[object]:
     return [reader for output in op.outputs for reader in output.consumers()]
 
 
-def followers(op) -> list[object]:
-    """The ops that run after `op`, because they read it or because they were told to."""
-    return [*op._control_outputs, *readers(op)]
-
-
 def ends_after(op) -> set[str]:
-    """The names of the ops that nothing runs after among those that run after `op`, itself included."""
+    """Of `op` and the ops that run after it, directly or not, the names of those that nothing runs after."""
     ends, seen, stack = set(), set(), [op]
     while stack:
         now = stack.pop()
         if now.name not in seen:
             seen.add(now.name)
-            after = followers(now)
+            after = [*now._control_outputs, *readers(now)]
             ends.update([] if after else [now.name])
             stack.extend(after)
     return ends

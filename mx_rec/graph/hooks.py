@@ -48,8 +48,7 @@ class LookupSubgraphSlicerHook(tf.compat.v1.train.SessionRunHook):
                         logger.info("slicing: %s (%s) stays in the step: %s", op.name, op.type, reason)
         sources = {}
         for op, found in slices.values():
-            batches = sources.setdefault(iterator_of(found.get_next), {})
-            batches.setdefault(found.get_next, []).append((op, found))
+            sources.setdefault(iterator_of(found.get_next), {}).setdefault(found.get_next, []).append((op, found))
         for batches in sources.values():
             _move(batches)
 

@@ -148,12 +148,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
         """(table, addresses [n], gradient [n, dim]) of a pair."""
         table = getattr(variable, "_mx_rec_table", None)
         if table is not None:
-            if not isinstance(gradient, tf.IndexedSlices):
-                raise NotImplementedError(
-                    f"{self.get_name()}: table '{table.table_name}' needs a sparse gradient (tf.IndexedSlices), got "
-                    f"{type(gradient).__name__}; do not densify it"
-                )
-            return table, gradient.indices, gradient.values
+            return table, *slices_of(gradient, table, self.get_name())
         if not isinstance(variable, tf.Tensor):
             raise ValueError(
                 f"{self.get_name()} updates tables only, got {variable!r}; dense variables need a TensorFlow optimizer"
@@ -177,6 +172,16 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
                 f"{what} of one row of {dim} float32 for each address, got {gradient.dtype.name} of shape "
                 f"{gradient.shape}"
             )
+
+
+def slices_of(gradient, table, optimizer):
+    """(handles, their gradient) of a table's gradient. `optimizer`: its name, for an error."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        raise NotImplementedError(
+            f"{optimizer}: table '{table.table_name}' needs a sparse gradient (tf.IndexedSlices), got "
+            f"{type(gradient).__name__}; do not densify it"
+        )
+    return gradient.indices, gradient.values
 
 
 def _pairs(grads_and_vars):

@@ -60,14 +60,8 @@ def _apply(optimizer, stock, grads_and_vars, global_step, name):
     for gradient, variable in of_tables:
         if gradient is not None:
             table = variable._mx_rec_table
-            if not isinstance(gradient, tf.IndexedSlices):
-                raise NotImplementedError(
-                    f"{label}: table '{table.table_name}' needs a sparse gradient (tf.IndexedSlices), got "
-                    f"{type(gradient).__name__}; do not densify it"
-                )
-            by_table.setdefault(table.table_name, (table, []))[1].extend(
-                update.parts_of(gradient.indices, gradient.values)
-            )
+            parts = update.parts_of(*_base.slices_of(gradient, table, label))
+            by_table.setdefault(table.table_name, (table, []))[1].extend(parts)
     if not by_table:
         raise ValueError(f"{label}: no gradient for any table. Does the loss depend on a lookup with is_train=True?")
     with tf.name_scope(name or optimizer.get_name()):
