@@ -13,12 +13,14 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.compat.v1 import graph_util
 
 from mx_rec._ops import library
-
-if TYPE_CHECKING:
-    import tensorflow as tf
+from mx_rec._ops.lookup import LookupOp
+from mx_rec._ops.serve import ServeOp
 
 library.ops()
 
@@ -33,18 +35,10 @@ def freeze(session: tf.compat.v1.Session, output_names: Sequence[str]) -> Any:
     Tables are no constants: they stay in the model's directory, and whoever imports the graph calls `load_tables`
     before the first run. Raises ValueError if the session's graph is no such model.
     """
-    from tensorflow.compat.v1 import graph_util
-
     serve = _serve_op(session.graph)
-    anchors = {
-        tensor.op.name
-        for op in session.graph.get_operations()
-        if op.type == "MxrecLookup"
-        for tensor in op.inputs
-        if tensor.dtype.name == "resource"
-    }
+    anchors = {anchor.op.name for lookup in LookupOp.all_in(session.graph) for anchor in lookup.anchors}
     return graph_util.convert_variables_to_constants(
-        session, session.graph.as_graph_def(), [*output_names, serve.name], variable_names_blacklist=sorted(anchors)
+        session, session.graph.as_graph_def(), [*output_names, serve.op.name], variable_names_blacklist=sorted(anchors)
     )
 
 
@@ -55,7 +49,7 @@ def load_tables(session: tf.compat.v1.Session, export_dir: str) -> None:
     are not those of the export.
     """
     serve = _serve_op(session.graph)
-    session.run(serve, {serve.inputs[0]: os.path.join(export_dir, "assets", "mx_rec_tables.txt")})
+    session.run(serve.op, {serve.asset: os.path.join(export_dir, "assets", "mx_rec_tables.txt")})
 
 
 def save(model: Any, export_dir: str, loaded_from: str, **keywords: Any) -> None:
@@ -71,8 +65,6 @@ def save(model: Any, export_dir: str, loaded_from: str, **keywords: Any) -> None
     would have no signatures.
     Raises ValueError if `loaded_from` has no tables, or is `export_dir` itself.
     """
-    import tensorflow as tf
-
     from mx_rec.checkpoint import _directory, _manifest
 
     source, target = (os.path.join(path, "variables", "sparse-variables") for path in (loaded_from, export_dir))
@@ -99,7 +91,7 @@ def save(model: Any, export_dir: str, loaded_from: str, **keywords: Any) -> None
 
 
 def _serve_op(graph):
-    found = [op for op in graph.get_operations() if op.type == "MxrecServe"]
+    found = ServeOp.all_in(graph)
     if len(found) != 1:
         raise ValueError(
             f"the graph must be that of one exported model with tables, got one with {len(found)} ops that load "

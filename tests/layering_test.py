@@ -88,6 +88,32 @@ def test_every_room_knows_only_those_beneath_it():
     assert not wrong, "\n".join(wrong)
 
 
+def _is_op_knowledge(node):
+    """Whether an expression counts an op's inputs or outputs, edits them or its attributes, or names an op of ours."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and node.value.startswith("Mxrec")
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("get_attr", "_set_attr", "_update_input")
+    if isinstance(node, ast.Subscript):
+        counted = ast.walk(node.value)
+    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
+        counted = [node.value]
+    else:
+        return False
+    return any(isinstance(inner, ast.Attribute) and inner.attr in ("inputs", "outputs") for inner in counted)
+
+
+def test_only_ops_and_tf_know_the_places_in_an_op():
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
+        for path in PYTHON
+        if _room(".".join(path.relative_to(ROOT).with_suffix("").parts)) not in ("_ops", "_tf")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if _is_op_knowledge(node)
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_rooms_for_files_alone_import_no_tensorflow():
     found = [
         str(path.relative_to(ROOT))

@@ -3,11 +3,13 @@
 import dataclasses
 from typing import Optional
 
-from mx_rec._tf.structure import GET_NEXT
+from mx_rec._tf import walking
+from mx_rec._tf.iterators import GET_NEXT
 
 # Stateful by TensorFlow's book, but always the same for the same input: static tables are filled once, before training.
 _STATIC_TABLES = ("HashTable", "HashTableV2")
 _STATIC_READS = ("LookupTableFind", "LookupTableFindV2", "LookupTableSize", "LookupTableSizeV2")
+_SOURCES = (*GET_NEXT, *_STATIC_TABLES)
 _LOOPS = ("Enter", "Exit", "NextIteration", "LoopCond", "RefEnter", "RefExit", "RefNextIteration")
 
 
@@ -17,7 +19,7 @@ class Slice:
 
     get_next: object
     ops: dict[str, object]  # by name; without `get_next` and the makers of `tables`
-    tables: list[object]  # handles of static tables, which a copy shares
+    tables: list[object]  # ops of static tables, which a copy shares
 
 
 class Stays(Exception):
@@ -35,31 +37,22 @@ def trace(lookup) -> Slice:
 
 def trace_ops(ops, who) -> Slice:
     """The slice of what `ops` give to `who`."""
-    seen, tables, sources = {}, [], {}
-    stack = list(ops)
-    while stack:
-        op = stack.pop()
-        if op.name in seen or op.name in sources:
-            continue
+    found, tables, sources = {}, [], {}
+    for op in walking.ancestors(ops, lambda op: op.type in _SOURCES, with_control=True):
         if op.type in GET_NEXT:
             sources[op.name] = op
-            continue
-        if op.type in _STATIC_TABLES:
-            tables.append(op.outputs[0])
-            seen[op.name] = None
-            continue
-        reason = _reason_to_stay(op)
-        if reason is not None:
+        elif op.type in _STATIC_TABLES:
+            tables.append(op)
+        elif (reason := _reason_to_stay(op)) is not None:
             raise Stays(f"its ids depend on {op.name} ({op.type}), {reason}")
-        if op.type in _LOOPS:
+        elif op.type in _LOOPS:
             raise ValueError(
                 f"{who}: the sub-graph of its ids cannot be copied into the dataset, because {op.name} ({op.type}) is "
                 "part of a loop; enable control flow v2, compute the ids outside of the loop, or look them up with "
                 "modify_graph=False"
             )
-        seen[op.name] = op
-        stack.extend(source.op for source in op.inputs)
-        stack.extend(op.control_inputs)
+        else:
+            found[op.name] = op
     if not sources:
         raise Stays("its ids do not come from a dataset")
     if len(sources) > 1:
@@ -69,33 +62,16 @@ def trace_ops(ops, who) -> Slice:
             "datasets, or call get_next() once"
         )
     (get_next,) = sources.values()
-    return Slice(get_next, {name: op for name, op in seen.items() if op is not None}, tables)
-
-
-def ancestors_of(op) -> dict[str, object]:
-    """The op and all that it depends on, up to iterators, by name."""
-    seen, stack = {}, [op]
-    while stack:
-        op = stack.pop()
-        if op.name not in seen and op.type not in GET_NEXT:
-            seen[op.name] = op
-            stack.extend(source.op for source in op.inputs)
-    return seen
+    return Slice(get_next, found, tables)
 
 
 def sources_of(op) -> set[str]:
     """The names of the ops that bring data into the graph and that `op` depends on: iterators and placeholders."""
-    seen, found, stack = set(), set(), [op]
-    while stack:
-        op = stack.pop()
-        if op.name in seen:
-            continue
-        seen.add(op.name)
-        if op.type in GET_NEXT or "Placeholder" in op.type:
-            found.add(op.name)
-        else:
-            stack.extend(source.op for source in op.inputs)
-    return found
+    return {one.name for one in walking.ancestors([op], _brings_data) if _brings_data(one)}
+
+
+def _brings_data(op):
+    return op.type in GET_NEXT or "Placeholder" in op.type
 
 
 def reads_dataset(op) -> bool:
@@ -107,7 +83,8 @@ def _reason_to_stay(op) -> Optional[str]:
     if op.type in ("Placeholder", "PlaceholderWithDefault", "PlaceholderV2"):
         return "which is fed in the step"
     if op.type in _STATIC_READS:
-        return None if op.inputs[0].op.type in _STATIC_TABLES else "whose table may change from step to step"
+        is_static = any(source.op.type in _STATIC_TABLES for source in op.inputs)
+        return None if is_static else "whose table may change from step to step"
     if "Variable" in op.type or op.type == "VarHandleOp":
         return "which reads a variable"
     if op.op_def.is_stateful:

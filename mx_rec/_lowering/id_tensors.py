@@ -1,7 +1,6 @@
 """Ids as scripts give them to lookups, other than by FeatureSpecs: tensors and plain numbers."""
 
-# Ops that hand values on: what made them is further back.
-_PASSING = ("ExpandDims", "GatherV2", "Identity", "Reshape", "Squeeze", "StridedSlice", "Transpose", "ConcatV2", "Pack")
+from mx_rec._tf.walking import maker_of
 
 
 def as_tensor(table_name: str, ids):
@@ -49,17 +48,11 @@ def check(who, ids) -> None:
 
     if ids.dtype in (tf.int64, tf.int32):
         return
-    maker = _maker_of(ids)
+    maker = maker_of(ids)
     raise ValueError(
         f"{who}: ids must be int64 or int32, got {ids.dtype.name}, made by '{maker.name}' ({maker.type}); "
         f"{_remedy(ids.dtype, maker)}"
     )
-
-
-def _maker_of(tensor):
-    while tensor.op.type in _PASSING and tensor.op.inputs[0].dtype == tensor.dtype:
-        tensor = tensor.op.inputs[0]
-    return tensor.op
 
 
 def _remedy(dtype, maker):

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 
-from mx_rec._lowering.commits import Layout
+from mx_rec._ops.prepare import Layout
 
 _counter = itertools.count()
 

@@ -2,12 +2,15 @@
 
 import dataclasses
 
+import tensorflow as tf
+
 from mx_rec._log import logger
 from mx_rec._lowering import commits, id_tensors, insertions, timestamps
-from mx_rec._ops import library
+from mx_rec._lowering.finding import reads_dataset
+from mx_rec._ops import embeddings, prepare
+from mx_rec._ops.place import Place, Pooling
 from mx_rec._tables import graphs, trackings
-from mx_rec._tf import static_shape
-from mx_rec._tf.structure import GET_NEXT
+from mx_rec._tf import iterators, static_shape
 
 
 def from_spec(table, spec, batch, is_train, combiner=None, default=None, send_count=0):
@@ -37,11 +40,9 @@ def from_spec(table, spec, batch, is_train, combiner=None, default=None, send_co
 
 def from_tensor(table, ids, is_train, combiner=None, default=None, modify_graph=False, batch=None, send_count=0):
     """The same for a tensor of ids, prepared in the step."""
-    import tensorflow as tf
-
-    layout = commits.Layout((table.table_name,), (0,), commits.needs_groups(is_train))
+    layout = prepare.Layout((table.table_name,), (0,), commits.needs_groups(is_train))
     ids_shape, ids = ids.shape, tf.cast(ids, tf.int64)
-    plan = commits.prepare([ids], layout, [timestamps.known_or_empty()] if is_train else [])
+    plan = prepare.build([ids], layout, [timestamps.known_or_empty()] if is_train else [])
     found = _view(plan, layout, table, 0, ids_shape, is_train, combiner, default, send_count)
     name = tf.compat.v1.get_default_graph().get_name_scope()
     graphs.state().tensor_lookups.append(graphs.TensorLookup(name, table, plan, is_train, batch, modify_graph))
@@ -58,7 +59,7 @@ def _grouped(plan, layout, spec):
             "get_asc_insert_func to prepare it ahead of the step",
             spec,
         )
-        grouped = library.ops().mxrec_group(plan=plan, tables=layout.tables, name="group")
+        grouped = prepare.group(plan, layout)
         if graphs.is_top_level(plan.graph):
             state.grouped[graphs.key(plan)] = grouped
     return grouped, dataclasses.replace(layout, is_grouped=True)
@@ -66,8 +67,6 @@ def _grouped(plan, layout, spec):
 
 def _combine(embeddings, combiner, padding=None):
     """Pools embeddings [..., n, dim] that exist one by one; those where `padding` is True count for nothing."""
-    import tensorflow as tf
-
     if padding is not None:
         pooled = tf.reduce_sum(tf.where(tf.expand_dims(padding, -1), tf.zeros_like(embeddings), embeddings), axis=-2)
         return _divide(pooled, combiner, padding)
@@ -82,8 +81,6 @@ def _combine(embeddings, combiner, padding=None):
 def _divide(pooled, combiner, padding):
     """From the sums of bags to what the combiner wants, over the positions that are not padding. Sums of none are zeros
     and stay so."""
-    import tensorflow as tf
-
     if combiner == "sum":
         return pooled
     sizes = tf.reduce_sum(tf.cast(tf.logical_not(padding), tf.float32), axis=-1, keepdims=True)
@@ -92,8 +89,6 @@ def _divide(pooled, combiner, padding):
 
 
 def _view(plan, layout, table, feature, ids_shape, is_train, combiner, default, send_count):
-    import tensorflow as tf
-
     if combiner is not None and ids_shape.rank == 0:
         raise ValueError(
             f"table '{table.table_name}': `combiner` pools the last axis of the ids, but these ids are a scalar"
@@ -101,50 +96,42 @@ def _view(plan, layout, table, feature, ids_shape, is_train, combiner, default, 
     size = None if ids_shape.rank in (None, 0) else static_shape.size(ids_shape, -1)
     # Defaults replace single embeddings, so these must exist before they are pooled.
     is_pooled = combiner is not None and default is None and (combiner == "sum" or bool(size or table.padding_keys))
-    commit = commits.commit(plan, layout, table, feature, is_pooled, is_train)
+    pooling = Pooling.SUM if is_pooled else Pooling.NONE
+    commit = commits.commit(plan, layout, table, feature, pooling, is_train)
     commits.limit(plan, commit, feature, send_count)
     if combiner is None:
         commit.show_padding()
-    place = {"plan": plan, "table": layout.table_of_feature[feature], "feature": feature, "ids_shape": ids_shape}
-    embeddings = _embeddings(commit, place, is_pooled, is_train)
+    place = Place(plan, layout.table_of_feature[feature], feature)
+    given = _given(commit, place, ids_shape, pooling, is_train)
     if default is not None:
-        has_row = library.ops().mxrec_has_row(handles=commit.handles, name="has_row", **place)
-        embeddings = tf.where(tf.expand_dims(has_row, -1), embeddings, default)
+        has_row = embeddings.has_row(commit.handles, place, ids_shape)
+        given = tf.where(tf.expand_dims(has_row, -1), given, default)
     if combiner is None or (is_pooled and combiner == "sum"):
-        return embeddings
-    padding = None
-    if table.padding_keys:
-        padding = library.ops().mxrec_padding(keys=table.padding_keys, name="padding", **place)
+        return given
+    padding = embeddings.is_padding(table.padding_keys, place, ids_shape) if table.padding_keys else None
     if not is_pooled:
-        return _combine(embeddings, combiner, padding)
+        return _combine(given, combiner, padding)
     if padding is not None:
-        return _divide(embeddings, combiner, padding)
-    return embeddings / (size if combiner == "mean" else size**0.5)
+        return _divide(given, combiner, padding)
+    return given / (size if combiner == "mean" else size**0.5)
 
 
-def _embeddings(commit, place, is_pooled, is_train):
+def _given(commit, place, ids_shape, pooling, is_train):
     """What the commit gives for a feature of a plan; the same tensor for every lookup of it."""
-    state, plan, feature = graphs.state(), place["plan"], place["feature"]
-    key = (graphs.key(plan), is_train, feature, is_pooled)
-    embeddings = state.embeddings.get(key)
-    if embeddings is None:
-        embeddings = library.ops().mxrec_embeddings(
-            embeddings=commit.embeddings(feature, is_pooled, is_train),
-            rows=commit.rows,
-            pooled=is_pooled,
-            name="embeddings",
-            **place,
-        )
-        if graphs.is_top_level(plan.graph):
-            state.embeddings[key] = embeddings
-    return embeddings
+    state = graphs.state()
+    key = (graphs.key(place.plan), is_train, place.feature, pooling)
+    given = state.embeddings.get(key)
+    if given is None:
+        asked = commit.ask_for(place.feature, pooling, is_train)
+        given = embeddings.build(asked, commit.rows, place, ids_shape, pooling, "embeddings")
+        if graphs.is_top_level(place.plan.graph):
+            state.embeddings[key] = given
+    return given
 
 
 def _serving_ids(spec, batch):
     """The tensor under the spec's key in a batch that comes from no dataset, as serving feeds it; None if there is
     none. Nothing prepares such a batch ahead of the step."""
-    from mx_rec._lowering.finding import reads_dataset
-
     ids = insertions.tensor_in(batch, spec) if isinstance(batch, dict) else None
     if ids is None or reads_dataset(ids.op):
         return None
@@ -166,7 +153,8 @@ def _locate(table, spec, batch):
             return insertion, insertion.find(spec), plan
     # Scripts may leave `batch` out or pass a part of it. If the graph holds just one iterator that prepares this spec,
     # there is no doubt which batch is meant.
-    found = [(insertion, plan) for insertion in spec.insertions for plan in _search(insertion)]
+    graph = tf.compat.v1.get_default_graph()
+    found = [(one, plan) for one in spec.insertions for plan in iterators.last_outputs(graph, one.op_name)]
     if len(found) == 1:
         insertion, plan = found[0]
         return insertion, insertion.find(spec), plan
@@ -181,49 +169,6 @@ def _locate(table, spec, batch):
     )
 
 
-def _search(insertion):
-    """The plans of `insertion` in the default graph: the last output of each iterator whose dataset ran it."""
-    import tensorflow as tf
-
-    graph = tf.compat.v1.get_default_graph()
-    library_functions = {function.signature.name: function for function in graph.as_graph_def().library.function}
-    functions = {
-        name
-        for name, function in library_functions.items()
-        if any(node.name == insertion.op_name for node in function.node_def)
-    }
-    if not functions:
-        return []
-    found = []
-    for op in graph.get_operations():
-        if op.type not in GET_NEXT:
-            continue
-        iterator = op.inputs[0].op
-        if iterator.type == "OneShotIterator":  # its dataset is built by a function
-            factory = library_functions[iterator.get_attr("dataset_factory").name]
-            is_source = any(node.attr["f"].func.name in functions for node in factory.node_def if "f" in node.attr)
-        else:
-            datasets = [use.inputs[0].op for use in iterator.outputs[0].consumers() if use.type == "MakeIterator"]
-            is_source = any(_runs(dataset, functions) for dataset in datasets)
-        if is_source:
-            found.append(op.outputs[-1])
-    return found
-
-
-def _runs(dataset, functions):
-    """Whether a dataset op, or one it reads from, maps one of `functions`."""
-    stack = [dataset]
-    while stack:
-        op = stack.pop()
-        try:
-            if op.get_attr("f").name in functions:
-                return True
-        except ValueError:
-            pass
-        stack.extend(source.op for source in op.inputs if source.dtype.name == "variant")
-    return False
-
-
 def _ids_shape(spec, batch, insertion, place):
     """The ids' static shape: of the batch's own tensor if it is there, else what the dataset knew."""
     if isinstance(batch, dict):
@@ -232,6 +177,4 @@ def _ids_shape(spec, batch, insertion, place):
             return ids.shape
     if len([i for i in spec.insertions if i.plan_key == insertion.plan_key]) == 1:
         return place.ids_shape
-    import tensorflow as tf
-
     return tf.TensorShape(None) if place.ids_shape.rank is None else tf.TensorShape([None] * place.ids_shape.rank)

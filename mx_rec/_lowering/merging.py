@@ -3,16 +3,14 @@
 import dataclasses
 
 from mx_rec._lowering import commits
-from mx_rec._lowering.finding import GET_NEXT, sources_of
-from mx_rec._ops import fold_update, library
-from mx_rec._ops.gradients import folds_of, origin_of, parts_of
+from mx_rec._lowering.finding import sources_of
+from mx_rec._ops import fold_update, plan_readers, prepare, touched
+from mx_rec._ops.fold import folds_of
+from mx_rec._ops.lookup import LookupOp, commit_of
 from mx_rec._tables import graphs
-from mx_rec._tf.attributes import set_attributes
-from mx_rec._tf.editing import replace, replace_control, replace_input
-
-# The ops that know a plan's numbering. A plan that another op reads keeps its own.
-_OF_FEATURES = ("MxrecEmbeddings", "MxrecFold", "MxrecHasRow", "MxrecPadding")
-_READERS = (*_OF_FEATURES, "MxrecLookup", "MxrecTouched", "MxrecFoldUpdate")
+from mx_rec._tf import walking
+from mx_rec._tf.editing import replace, replace_control
+from mx_rec._tf.iterators import GET_NEXT
 
 
 @dataclasses.dataclass
@@ -24,19 +22,19 @@ class Group:
     """
 
     lookups: list[object]
-    layout: commits.Layout
+    layout: prepare.Layout
 
     def prepare(self, tensors):
         """The plan, of the lookups' ids and timestamps as `tensors` has them by name."""
         times = [tensors[times.name] for times in self.lookups[0].times]
-        return commits.prepare([tensors[lookup.ids.name] for lookup in self.lookups], self.layout, times)
+        return prepare.build([tensors[lookup.ids.name] for lookup in self.lookups], self.layout, times)
 
 
 def groups_of(lookups) -> list[Group]:
     """The lookups of one batch in groups: all that train, all that read, and each that must stay by itself."""
     together = {}
     for lookup in lookups:
-        is_plain = all(reader.type in _READERS for reader in lookup.plan.consumers())
+        is_plain = plan_readers.are_known(lookup.plan)  # else it keeps its numbers
         together.setdefault(lookup.is_train if is_plain else lookup.name, []).append(lookup)
     return [_group(same) for same in together.values()]
 
@@ -45,7 +43,7 @@ def _group(lookups):
     tables = list(dict.fromkeys(lookup.table.table_name for lookup in lookups))
     table_of_feature = tuple(tables.index(lookup.table.table_name) for lookup in lookups)
     is_grouped = commits.needs_groups(lookups[0].is_train)
-    return Group(lookups, commits.Layout(tuple(tables), table_of_feature, is_grouped))
+    return Group(lookups, prepare.Layout(tuple(tables), table_of_feature, is_grouped))
 
 
 def merge_in_step(graph) -> None:
@@ -77,7 +75,7 @@ def _to_merge(lookups, trainings):
     counted, others = [], {}
     for lookup in lookups:
         # One plan has the timestamps of all its lookups.
-        key = (tuple(times.name for times in lookup.times), trainings.get(commits.of_plan(lookup.plan).op.name))
+        key = (tuple(times.name for times in lookup.times), trainings.get(commit_of(lookup.plan).lookup.op.name))
         if tables.count(lookup.table.table_name) > 1:
             counted.append((key, lookup))
         elif key[1] is not None and _stands_alone(lookup):
@@ -90,51 +88,27 @@ def _to_merge(lookups, trainings):
 def _trainings_of(graph) -> dict[str, frozenset[str]]:
     """For every lookup op whose rows are updated, by name: the ops at the ends of the graph that update them."""
     found = {}
-    for op in graph.get_operations():
-        if op.type not in ("MxrecUpdate", "MxrecFoldUpdate"):
-            continue
-        ends, seen, stack = set(), set(), [op]
-        while stack:
-            now = stack.pop()
-            if now.name in seen:
-                continue
-            seen.add(now.name)
-            after = [*now._control_outputs, *(reader for out in now.outputs for reader in out.consumers())]
-            ends.update([] if after else [now.name])
-            stack.extend(after)
-        handles = [op.inputs[0]] if op.type == "MxrecUpdate" else op.inputs[1 : 1 + len(op.get_attr("tables"))]
-        for lookup in _behind([tensor.op for tensor in handles], lambda op: op.type == "MxrecLookup"):
-            found.setdefault(lookup.name, set()).update(ends)
+    for update in fold_update.updates_in(graph):
+        ends = walking.ends_after(update.op)
+        for op in walking.ancestors([tensor.op for tensor in update.handles], LookupOp.of):
+            if LookupOp.of(op):
+                found.setdefault(op.name, set()).update(ends)
     return {name: frozenset(ends) for name, ends in found.items()}
 
 
 def _stands_alone(lookup) -> bool:
     """Whether nothing must happen before a lookup but what brings its ids: neither an order that the script asks for,
     nor another lookup, nor an op with a state, such as a queue."""
-    op = commits.of_plan(lookup.plan).op
+    op = commit_of(lookup.plan).lookup.op
     if op.control_inputs or lookup.plan.op.control_inputs:
         return False
-    return not _behind([lookup.ids.op, *(times.op for times in lookup.times)], _has_effect)
+    before = walking.ancestors([lookup.ids.op, *(times.op for times in lookup.times)], lambda op: op.type in GET_NEXT)
+    return not any(_has_effect(op) for op in before)
 
 
 def _has_effect(op):
     is_static = op.type in GET_NEXT or "Placeholder" in op.type or "Table" in op.type
     return bool(op.control_inputs) or (op.op_def.is_stateful and not is_static)
-
-
-def _behind(ops, is_wanted) -> list[object]:
-    """The first ops for which is_wanted(op) holds on the ways back from `ops`, up to iterators."""
-    seen, found, stack = set(), [], list(ops)
-    while stack:
-        op = stack.pop()
-        if op.name in seen:
-            continue
-        seen.add(op.name)
-        if is_wanted(op):
-            found.append(op)
-        elif op.type not in GET_NEXT:
-            stack.extend(source.op for source in op.inputs)
-    return found
 
 
 def merge(group, plan) -> None:
@@ -149,27 +123,20 @@ def merge(group, plan) -> None:
 
 
 def _redirect(lookup, feature, plan, layout, commit):
-    old = commits.of_plan(lookup.plan)
+    old = commit_of(lookup.plan)
     table = layout.table_of_feature[feature]
-    for reader in lookup.plan.consumers():
-        if reader.type in _OF_FEATURES:
-            set_attributes(reader, table=table, feature=feature)
-        elif reader.type == "MxrecTouched":
-            set_attributes(reader, table=table, features=[feature])
-        elif reader.type == "MxrecFoldUpdate":
-            set_attributes(reader, table_in_plan=[table], feature_of_gradient=[feature])
-        if reader is not old.op:
-            replace_input(reader, lookup.plan, plan)
+    plan_readers.move(lookup.plan, plan, table, feature)
     handles = commit.handles
     if layout.table_of_feature.count(table) > 1:
         # The other features' keys are none of this lookup's business: without a gradient they must not be updated.
-        handles = library.ops().mxrec_touched(handles=handles, plan=plan, table=table, features=[feature])
+        handles = touched.build(handles, plan, table, [feature])
     if old.gives_rows:
-        commit.give_rows()
+        commit.gives_rows = True
     if old.shows_padding:
         commit.show_padding()
     commits.limit(plan, commit, feature, old.capacity)
-    replace(old.op.outputs[-1], commit.embeddings(feature, old.is_pooled, lookup.is_train))
+    given, pooling = old.given(0)
+    replace(given, commit.ask_for(feature, pooling, lookup.is_train))
     replace(old.rows, commit.rows)
     replace(old.handles, handles)
 
@@ -177,24 +144,24 @@ def _redirect(lookup, feature, plan, layout, commit):
 def _merge_updates(plan, handles):
     """One op for all updates of the plan's tables by one optimizer. `handles`: names of the tensors of the commit."""
     updates = {}
-    for op in plan.graph.get_operations():
-        targets = _targets(op, plan, handles)
+    for update in fold_update.updates_in(plan.graph):
+        targets = _targets(update, plan, handles)
         if targets:
-            settings = (op.inputs[-1].name, op.get_attr("rule"), op.get_attr("nonfinite"))
-            updates.setdefault(settings, []).append((op, targets))
-    for (_, rule, nonfinite), same in updates.items():
+            hyper, *others = update.settings.values()
+            updates.setdefault((hyper.name, *others), []).append((update, targets))
+    for same in updates.values():
         targets = [target for _, its_targets in same for target in its_targets]
-        merged = fold_update.build(plan, targets, same[0][0].inputs[-1], rule, nonfinite)
-        merged._add_control_inputs(list(dict.fromkeys(before for op, _ in same for before in op.control_inputs)))
-        replace_control([op for op, _ in same], merged)
+        merged = fold_update.build(plan, targets, same[0][0].settings)
+        merged._add_control_inputs(list(dict.fromkeys(before for one, _ in same for before in one.op.control_inputs)))
+        replace_control([update.op for update, _ in same], merged)
 
 
-def _targets(op, plan, handles):
+def _targets(update, plan, handles):
     """What an update of the plan's tables needs to be merged with others; nothing if it cannot be."""
-    if op.type == "MxrecFoldUpdate" and op.inputs[0] is plan:
-        return [dataclasses.replace(target, handles=origin_of(target.handles)) for target in fold_update.targets_of(op)]
-    if op.type == "MxrecUpdate":
-        parts = [(origin_of(h), folds_of(gradient)) for h, gradient in parts_of(op.inputs[0], op.inputs[1])]
-        if all(h.name in handles and len(folds) == 1 and folds[0].inputs[1] is plan for h, folds in parts):
-            return [fold_update.target_of(op.get_attr("table").decode(), parts[0][0], [f for _, (f,) in parts])]
+    if isinstance(update, fold_update.FoldUpdateOp):
+        targets = update.targets if update.plan is plan else []
+        return [dataclasses.replace(target, handles=touched.origin_of(target.handles)) for target in targets]
+    parts = [(touched.origin_of(h), folds_of(gradient)) for h, gradient in update.parts]
+    if all(h.name in handles and len(folds) == 1 and folds[0].plan is plan for h, folds in parts):
+        return [fold_update.target_of(update.table_name, parts[0][0], [fold for _, (fold,) in parts])]
     return []

@@ -10,7 +10,7 @@ from mx_rec import _process
 from mx_rec._log import logger
 from mx_rec._lowering import finding, merging, pipelines, reports
 from mx_rec._tables import graphs
-from mx_rec._tf import editing
+from mx_rec._tf import editing, iterators
 from mx_rec._tf.copying import Copier
 from mx_rec._tf.structure import batch_behind
 
@@ -44,7 +44,7 @@ def move(graph) -> None:
     for lookup in state.to_move:
         try:
             found = finding.trace(lookup)
-            pipelines.Source(found.get_next.inputs[0].op, [found.get_next]).check()
+            pipelines.Source([found.get_next]).check()
             slices[lookup.plan.name] = found
         except finding.Stays as reason:
             report.stayed.append(reports.Stayed(lookup.name, lookup.table.table_name, str(reason)))
@@ -58,7 +58,7 @@ def move(graph) -> None:
     sources = {}
     for lookup in moving:
         get_next = slices[lookup.plan.name].get_next
-        source = sources.setdefault(get_next.inputs[0].name, pipelines.Source(get_next.inputs[0].op, []))
+        source = sources.setdefault(iterators.iterator_of(get_next).name, pipelines.Source([]))
         if get_next not in source.get_nexts:
             source.get_nexts.append(get_next)
     replace = _leave if is_late else _replace
@@ -143,8 +143,7 @@ def _replace(source, lookups, slices, report):
     makers = source.makers
     limit = config.max_steps if True in modes else config.eval_steps
     new = pipelines.extend(source, lambda flat: [t for batch in batches for t in batch.prepare(flat)], limit)
-    replacement = Replacement(makers, modes, {})
-    first = len(source.get_nexts[0].outputs)
+    replacement, first = Replacement(makers, modes, {}), 0
     for batch, tensors in zip(batches, new):
         added = iter(tensors[first:])
         for group in batch.groups:

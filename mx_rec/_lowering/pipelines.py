@@ -4,11 +4,10 @@ import dataclasses
 
 import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
-from tensorflow.python.framework import function_def_to_graph
 
 from mx_rec._lowering.finding import Stays
-from mx_rec._tf.copying import functions_of
-from mx_rec._tf.editing import replace, replace_control
+from mx_rec._tf import iterators
+from mx_rec._tf.editing import replace, replace_control, replace_input
 from mx_rec._tf.structure import hand_on
 
 v1 = tf.compat.v1
@@ -21,21 +20,21 @@ _AHEAD = 4
 class Source:
     """An iterator whose batches are looked up."""
 
-    iterator: object  # op
-    get_nexts: list[object]  # ops
+    get_nexts: list[object]  # the ops that take them
 
     @property
-    def is_one_shot(self) -> bool:
-        return self.iterator.type == "OneShotIterator"
+    def iterator(self):
+        """The op."""
+        return iterators.iterator_of(self.get_nexts[0])
 
     @property
     def makers(self):
         """The ops that initialize the iterator."""
-        return [op for op in self.iterator.outputs[0].consumers() if op.type == "MakeIterator"]
+        return iterators.makers_of(self.iterator)
 
     def check(self) -> None:
         """Raises Stays if the iterator cannot be replaced."""
-        if self.is_one_shot or (self.iterator.type in ("Iterator", "IteratorV2") and self.makers):
+        if iterators.is_one_shot(self.iterator) or (self.iterator.type in ("Iterator", "IteratorV2") and self.makers):
             return
         raise Stays(
             f"{self.get_nexts[0].name} takes its batch from {self.iterator.name} ({self.iterator.type}), whose dataset "
@@ -47,14 +46,11 @@ def extend(source, function, limit):
     """Replaces `source` by an iterator over the same elements, each followed by what `function` makes of it.
 
     `function` takes and returns flat lists of tensors. `limit` ends the data after so many batches, if it is positive.
-    Returns for each of the source's get_next ops the list of new tensors; the first ones stand for the old op's
-    outputs, and everything in the graph that read those now reads them.
+    Returns for each of the source's get_next ops what was added to its batch. Everything in the graph that read the
+    batch itself now reads that of the new iterator.
     """
-    old = source.get_nexts[0]
-    spec = tuple(
-        tf.TensorSpec(tf.TensorShape(shape), dtype)
-        for shape, dtype in zip(old.get_attr("output_shapes"), old.get_attr("output_types"))
-    )
+    spec, makers = iterators.element_spec(source.get_nexts[0]), source.makers
+    resource = iterators.resource_of(source.iterator)
 
     def dataset_of(variant):
         dataset = dataset_ops._VariantDataset(variant, spec)
@@ -63,22 +59,22 @@ def extend(source, function, limit):
         return dataset.map(lambda *flat: (*flat, *function(list(flat)))).prefetch(_AHEAD)
 
     with tf.name_scope("mx_rec/pipeline"), tf.control_dependencies(None):
-        if source.is_one_shot:
-            iterator = v1.data.make_one_shot_iterator(dataset_of(_inlined(source.iterator)))
+        if iterators.is_one_shot(source.iterator):
+            iterator = v1.data.make_one_shot_iterator(dataset_of(iterators.inlined(source.iterator)))
             # What still reads the old iterator must not silently draw batches from it.
             unused = v1.data.Iterator.from_structure(tuple(s.dtype for s in spec), tuple(s.shape for s in spec))
             for get_next in source.get_nexts:
-                get_next._update_input(0, unused._iterator_resource)
+                replace_input(get_next, resource, unused._iterator_resource)
         else:
-            datasets = [dataset_of(maker.inputs[0]) for maker in source.makers]
+            datasets = [dataset_of(iterators.dataset_of(maker)) for maker in makers]
             # The script's own initializers now prepare the new iterator, which has no other; the old one stays without
             # data.
             iterator = v1.data.Iterator.from_structure(
                 v1.data.get_output_types(datasets[0]), v1.data.get_output_shapes(datasets[0])
             )
-            for maker, dataset in zip(source.makers, datasets):
-                maker._update_input(0, dataset._variant_tensor)
-                maker._update_input(1, iterator._iterator_resource)
+            for maker, dataset in zip(makers, datasets):
+                replace_input(maker, iterators.dataset_of(maker), dataset._variant_tensor)
+                replace_input(maker, resource, iterator._iterator_resource)
         batches = [list(iterator.get_next()) for _ in source.get_nexts]
     for get_next, batch in zip(source.get_nexts, batches):
         for output, tensor in zip(get_next.outputs, batch):
@@ -86,16 +82,4 @@ def extend(source, function, limit):
             replace(output, tensor)
         replace_control([get_next], batch[0].op)
         hand_on(get_next, batch[0].op)
-    return batches
-
-
-def _inlined(one_shot):
-    """The dataset of a one-shot iterator, whose ops are hidden in a function, as a tensor of the graph."""
-    functions = functions_of(one_shot.graph).library
-    name = one_shot.get_attr("dataset_factory").name
-    (factory,) = (function for function in functions.function if function.signature.name == name)
-    nodes, names = function_def_to_graph.function_def_to_graph_def(factory)
-    nodes.library.CopyFrom(functions)
-    result = names[factory.ret[factory.signature.output_arg[0].name]]
-    (variant,) = tf.graph_util.import_graph_def(nodes, return_elements=[result], name="dataset")
-    return variant
+    return [batch[len(spec) :] for batch in batches]

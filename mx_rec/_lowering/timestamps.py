@@ -1,7 +1,9 @@
 """When the samples of a batch happened: the timestamps that eviction goes by."""
 
+from mx_rec._ops.prepare import PrepareOp
 from mx_rec._tables import graphs, trackings
 from mx_rec._tf import static_shape
+from mx_rec._tf.editing import replace_input
 from mx_rec.constants.constants import ASCEND_TIMESTAMP
 
 
@@ -42,8 +44,6 @@ def bind(graph) -> None:
     Where the collection holds several, a lookup gets the one that comes from the same batch. ValueError if that leaves
     a doubt, or if a table that evicts by time has none; RuntimeError if a session has run the lookup without it.
     """
-    from mx_rec._tf.editing import replace_input
-
     for lookup in graphs.state(graph).tensor_lookups:
         if not lookup.is_train or lookup.times:
             continue
@@ -55,7 +55,8 @@ def bind(graph) -> None:
                     f"the graph before: add the timestamp to the collection {ASCEND_TIMESTAMP} before the lookup is "
                     "built, or start the pipeline before the session's first run"
                 )
-            replace_input(lookup.plan.op, lookup.plan.op.inputs[1], checked(found, f"collection {ASCEND_TIMESTAMP}"))
+            (empty,) = PrepareOp(lookup.plan.op).times
+            replace_input(lookup.plan.op, empty, checked(found, f"collection {ASCEND_TIMESTAMP}"))
         elif trackings.evicts_by_time(lookup.table):
             raise ValueError(
                 f"lookup '{lookup.name}': table '{lookup.table.table_name}' has an `eviction_threshold`, but its batch "

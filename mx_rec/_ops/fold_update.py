@@ -1,9 +1,12 @@
-"""The op that sums the gradients of a batch's keys and updates the rows of all its tables at once."""
+"""MxrecFoldUpdate: sums the gradients of a batch's keys and updates the rows of all its tables at once."""
 
 import dataclasses
 
 from mx_rec._ops import library
 from mx_rec._ops.columns import columns_of
+from mx_rec._ops.op import reads
+from mx_rec._ops.place import Pooling
+from mx_rec._ops.update import UpdateOp, Updating
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,7 +16,7 @@ class Gradient:
     tensor: object
     column: int
     feature: int  # of the plan
-    is_pooled: bool
+    pooling: Pooling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,47 +29,56 @@ class Target:
     gradients: list[Gradient]
 
 
+class FoldUpdateOp(Updating):
+    TYPE = "MxrecFoldUpdate"
+    plan = reads(0)
+    handles = property(lambda self: self.op.inputs[1 : 1 + self.op.get_attr("T")])  # of each table
+
+    @property
+    def targets(self) -> list[Target]:
+        """What it was built with."""
+        tensors = self.op.inputs[1 + self.op.get_attr("T") : -1]
+        told = map(self.op.get_attr, ("columns", "feature_of_gradient", "pooled"))
+        gradients = [
+            Gradient(tensor, column, feature, Pooling(pooled))
+            for tensor, column, feature, pooled in zip(tensors, *told)
+        ]
+        owners = self.op.get_attr("table_of_gradient")
+        tables = zip(self.op.get_attr("tables"), self.op.get_attr("table_in_plan"), self.handles)
+        return [
+            Target(name.decode(), number, handles, [g for g, owner in zip(gradients, owners) if owner == t])
+            for t, (name, number, handles) in enumerate(tables)
+        ]
+
+
+UPDATES = {kind.TYPE: kind for kind in (UpdateOp, FoldUpdateOp)}
+
+
+def updates_in(graph) -> list[Updating]:
+    """The ops of a graph that update rows, one way or the other."""
+    return [UPDATES[op.type](op) for op in graph.get_operations() if op.type in UPDATES]
+
+
 def target_of(table_name, handles, folds) -> Target:
-    """The target that sums the gradients of MxrecFold ops, in the order of the features."""
-    folds = sorted(folds, key=lambda fold: fold.get_attr("feature"))
-    gradients = [
-        Gradient(*columns_of(fold.inputs[0]), fold.get_attr("feature"), fold.get_attr("pooled")) for fold in folds
-    ]
-    return Target(table_name, folds[0].get_attr("table"), handles, gradients)
+    """The target that sums the gradients of folds, in the order of the features."""
+    folds = sorted(folds, key=lambda fold: fold.feature)
+    gradients = [Gradient(*columns_of(fold.incoming), fold.feature, fold.pooling) for fold in folds]
+    return Target(table_name, folds[0].table, handles, gradients)
 
 
-def targets_of(op) -> list[Target]:
-    """The targets that an op was built with."""
-    names = [name.decode() for name in op.get_attr("tables")]
-    handles, tensors = list(op.inputs)[1 : 1 + len(names)], list(op.inputs)[1 + len(names) : -1]
-    gradients = [
-        Gradient(tensor, column, feature, bool(pooled))
-        for tensor, column, feature, pooled in zip(
-            tensors, op.get_attr("columns"), op.get_attr("feature_of_gradient"), op.get_attr("pooled")
-        )
-    ]
-    owners, numbers = op.get_attr("table_of_gradient"), op.get_attr("table_in_plan")
-    return [
-        Target(name, numbers[t], handles[t], [g for g, owner in zip(gradients, owners) if owner == t])
-        for t, name in enumerate(names)
-    ]
-
-
-def build(plan, targets, hyper, rule, nonfinite):
-    """The op."""
+def build(plan, targets, settings):
+    """The op. `settings` as of an Updating."""
     gradients = [(t, gradient) for t, target in enumerate(targets) for gradient in target.gradients]
     return library.ops().mxrec_fold_update(
         plan=plan,
         handles=[target.handles for target in targets],
         gradients=[gradient.tensor for _, gradient in gradients],
-        hyper=hyper,
         tables=[target.table_name for target in targets],
         table_in_plan=[target.table for target in targets],
         table_of_gradient=[t for t, _ in gradients],
         feature_of_gradient=[gradient.feature for _, gradient in gradients],
-        pooled=[int(gradient.is_pooled) for _, gradient in gradients],
+        pooled=[int(gradient.pooling) for _, gradient in gradients],
         columns=[gradient.column for _, gradient in gradients],
-        rule=rule,
-        nonfinite=nonfinite,
         name="fold_update",
+        **settings,
     )

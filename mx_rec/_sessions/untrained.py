@@ -3,10 +3,11 @@
 import re
 
 from mx_rec._log import logger
+from mx_rec._ops.fold_update import UPDATES
+from mx_rec._ops.lookup import LookupOp
 from mx_rec._tables import graphs
 
-_APPLY = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]|MxrecUpdate|MxrecFoldUpdate")
-_INSERT = 2  # of the modes of a lookup (native/tf/lookup.cc)
+_APPLY = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
 
 
 def warn(graph) -> None:
@@ -21,11 +22,10 @@ def warn(graph) -> None:
     if not asked:
         return
     embeddings = {name: [] for name in asked}
-    for op in graphs.outermost(graph).get_operations():
-        if op.type == "MxrecLookup":
-            for name, tensors in _inserted(op):
-                if name in asked:
-                    embeddings[name] += tensors
+    for lookup in LookupOp.all_in(graphs.outermost(graph)):
+        for name, tensors in lookup.inserted():
+            if name in asked:
+                embeddings[name] += tensors
     for name in sorted(asked):
         optimizer = _optimizer_behind(embeddings[name])
         if optimizer is not None:
@@ -40,22 +40,12 @@ def warn(graph) -> None:
             )
 
 
-def _inserted(op):
-    """(table, embeddings) of each table that a lookup op inserts into."""
-    modes, owners = op.get_attr("modes"), op.get_attr("table_of_feature")
-    for t, name in enumerate(op.get_attr("tables")):
-        if modes[t] == _INSERT:
-            first = 2 * len(modes)
-            features = [op.outputs[first + f] for f, owner in enumerate(owners) if owner == t]
-            yield name.decode(), [op.outputs[t], *features]
-
-
 def _optimizer_behind(tensors):
     """The name of an optimizer's op that needs one of the tensors, through what gradients flow through; or None."""
     seen, stack = set(), list(tensors)
     while stack:
         for op in stack.pop().consumers():
-            if _APPLY.match(op.type):
+            if _APPLY.match(op.type) or op.type in UPDATES:
                 return op.name
             if op.name not in seen and op.type != "StopGradient":
                 seen.add(op.name)

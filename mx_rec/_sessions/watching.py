@@ -7,7 +7,9 @@ import weakref
 
 import tensorflow as tf
 
+from mx_rec._ops.lookup import LookupOp
 from mx_rec._tables import graphs
+from mx_rec._tf.walking import ancestors
 
 
 def watch(session, begin) -> None:
@@ -51,15 +53,11 @@ class _Watch:
 
     def _reads_tables(self, ops):
         """Whether one of the ops needs a lookup."""
-        seen, stack = set(), list(ops)
-        while stack:
-            op = stack.pop()
-            if op.type == "MxrecLookup":
+        seen = set()
+        for op in ancestors(ops, lambda op: op.name in self._seen, with_control=True):
+            if LookupOp.of(op) is not None:
                 return True
-            if op.name not in seen and op.name not in self._seen:
-                seen.add(op.name)
-                stack.extend(op.control_inputs)
-                stack.extend(tensor.op for tensor in op.inputs)
+            seen.add(op.name)
         self._seen |= seen
         return False
 

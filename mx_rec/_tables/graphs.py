@@ -6,6 +6,7 @@ from typing import Optional
 
 from mx_rec._log import logger
 from mx_rec._native import table as native_table
+from mx_rec._ops.prepare import PrepareOp
 from mx_rec._process import process
 
 
@@ -23,12 +24,13 @@ class TensorLookup:
     @property
     def ids(self) -> object:
         """The ids, int64, as they are prepared now: what changed the graph may have given the lookup others."""
-        return self.plan.op.inputs[0]
+        (ids,) = PrepareOp(self.plan.op).ids
+        return ids
 
     @property
     def times(self) -> list[object]:
         """The timestamps that the plan is prepared with, one tensor, or none as far as is known."""
-        return [tensor for tensor in self.plan.op.inputs[1:] if tensor.op.type != "PlaceholderWithDefault"]
+        return [times for times in PrepareOp(self.plan.op).times if times.op.type != "PlaceholderWithDefault"]
 
 
 @dataclasses.dataclass

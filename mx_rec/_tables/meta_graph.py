@@ -17,6 +17,8 @@ from mx_rec import _process
 from mx_rec._log import logger
 from mx_rec._native.table import InitializerSpec
 from mx_rec._ops import library
+from mx_rec._ops.lookup import LookupOp
+from mx_rec._ops.op import are_in
 from mx_rec._tables import graphs, trackings
 from mx_rec._tables.sparse_table import BaseSparseEmbedding, TableOptions
 from mx_rec._tf.patch import Patch
@@ -51,7 +53,7 @@ def _import_meta_graph(meta_graph_or_file, clear_devices=False, graph=None, impo
     if isinstance(proto, str):
         proto = meta_graph.read_meta_graph_file(proto)
     texts = list(proto.collection_def[COLLECTION].bytes_list.value) if COLLECTION in proto.collection_def else []
-    if any(op.name.startswith("Mxrec") for op in proto.meta_info_def.stripped_op_list.op):
+    if are_in(proto):
         library.ops()
     described = [_parse(text) for text in texts]
     found = _IMPORT.stock(proto, clear_devices, graph, import_scope, *arguments, **keywords)
@@ -159,9 +161,7 @@ def _anchor(name, import_scope):
 def _bind_handles(graph):
     """Lets sparse optimizers find the tables of the lookups in the graph."""
     state = graphs.state(graph)
-    for op in graph.get_operations():
-        if op.type == "MxrecLookup":
-            names = [name.decode() for name in op.get_attr("tables")]
-            for name, handles in zip(names, op.outputs[len(names) : 2 * len(names)]):
-                if name in state.tables:
-                    state.handles.setdefault(graphs.key(handles), state.tables[name])
+    for lookup in LookupOp.all_in(graph):
+        for name, handles in zip(lookup.tables, lookup.handles):
+            if name in state.tables:
+                state.handles.setdefault(graphs.key(handles), state.tables[name])

@@ -11,7 +11,7 @@ class Copier:
         self._get_next = get_next
         self._wanted = {tensor.name: tensor for tensor in wanted}
         self._who = who
-        self._tables = {handle.name: handle for slice_ in slices for handle in slice_.tables}
+        self._tables = {table.outputs[0].name: table.outputs[0] for slice_ in slices for table in slice_.tables}
         ops = {name: op for slice_ in slices for name, op in slice_.ops.items()}
         outside = {get_next.name, *(handle.op.name for handle in self._tables.values())}
         self._nodes = functions_of(get_next.graph)

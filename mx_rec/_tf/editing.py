@@ -9,8 +9,8 @@ def replace(old, new) -> None:
             replace_input(op, old, new)
     for name in old.graph.collections:
         collection = old.graph.get_collection_ref(name)
-        for number in range(list.__len__(collection)):
-            if list.__getitem__(collection, number) is old:
+        for number, element in enumerate(collection):
+            if element is old:
                 collection[number] = new
     old._as_graph_element = lambda: current(new)
     if len(old.op.outputs) == 1:
@@ -38,3 +38,10 @@ def replace_control(old, new) -> None:
         others = [before for before in op.control_inputs if before not in old]
         op._remove_all_control_inputs()
         op._add_control_inputs([*others, new])
+
+
+def run_after_the_same(op, others) -> None:
+    """Makes `op` run after everything that the ops `others` run after. TensorFlow often leaves that to a constant among
+    an op's inputs."""
+    constants = [source.op for other in others for source in other.inputs if source.op.type == "Const"]
+    op._add_control_inputs(list(dict.fromkeys(b for other in [*others, *constants] for b in other.control_inputs)))

@@ -2,9 +2,8 @@
 
 from tensorflow.python.data.ops import iterator_ops
 
+from mx_rec._tf.iterators import GET_NEXT
 from mx_rec._tf.patch import Patch
-
-GET_NEXT = ("IteratorGetNext", "IteratorGetNextSync")  # types of the ops that take a batch from an iterator
 
 
 def batch_behind(get_next):

@@ -8,8 +8,9 @@ from mx_rec import _check
 from mx_rec._log import logger
 from mx_rec._lowering import finding, pipelines
 from mx_rec._tables import graphs
-from mx_rec._tf import editing
+from mx_rec._tf import editing, walking
 from mx_rec._tf.copying import Copier
+from mx_rec._tf.iterators import GET_NEXT, iterator_of
 
 
 class LookupSubgraphSlicerHook(tf.compat.v1.train.SessionRunHook):
@@ -37,21 +38,19 @@ class LookupSubgraphSlicerHook(tf.compat.v1.train.SessionRunHook):
         for lookup in graphs.state(graph).tensor_lookups:
             if lookup.plan.graph is not graph:
                 continue  # inside a branch
-            for op in finding.ancestors_of(lookup.ids.op).values():
-                if op.type in self._op_types and op.name not in slices:
+            for op in walking.ancestors([lookup.ids.op], lambda op: op.type in GET_NEXT):
+                if op.type in self._op_types and op.type not in GET_NEXT and op.name not in slices:
                     try:
                         found = finding.trace_ops([op], f"lookup '{lookup.name}'")
-                        pipelines.Source(found.get_next.inputs[0].op, [found.get_next]).check()
+                        pipelines.Source([found.get_next]).check()
                         slices[op.name] = (op, found)
                     except finding.Stays as reason:
                         logger.info("slicing: %s (%s) stays in the step: %s", op.name, op.type, reason)
         sources = {}
         for op, found in slices.values():
-            iterator = found.get_next.inputs[0].op
-            batches = sources.setdefault(iterator.name, (iterator, {}))[1]
-            batches.setdefault(found.get_next, []).append((op, found))
-        for iterator, batches in sources.values():
-            _move(iterator, batches)
+            sources.setdefault(iterator_of(found.get_next), {}).setdefault(found.get_next, []).append((op, found))
+        for batches in sources.values():
+            _move(batches)
 
 
 class OrphanLookupKeySlicerHook(tf.compat.v1.train.SessionRunHook):
@@ -59,17 +58,16 @@ class OrphanLookupKeySlicerHook(tf.compat.v1.train.SessionRunHook):
     without; it is accepted so that scripts need not change."""
 
 
-def _move(iterator, batches):
+def _move(batches):
     """Moves ops into the dataset behind an iterator. `batches`: for its get_next ops, the ops with their slices."""
     parts = [_Part(get_next, moving) for get_next, moving in batches.items()]
-    source = pipelines.Source(iterator, list(batches))
-    first = len(source.get_nexts[0].outputs)
+    source, first = pipelines.Source(list(batches)), 0
     batches = pipelines.extend(source, lambda flat: [tensor for part in parts for tensor in part.copies(flat)], limit=0)
     for part, tensors in zip(parts, batches):
-        for old, new in zip(part.outputs, tensors[first:]):
+        for old, new in zip(part.wanted, tensors[first:]):
             new.set_shape(old.shape)
             editing.replace(old, new)
-        first += len(part.outputs)
+        first += len(part.wanted)
         logger.info(
             "slicing: moved %d ops from the step into the dataset behind %s", len(part.moved), part.get_next.name
         )
@@ -82,15 +80,15 @@ class _Part:
         self.get_next = get_next
         self.moved = {name for _, found in moving for name in found.ops}
         # What only ops that move themselves read need not leave the dataset.
-        self.outputs = [
+        self.wanted = [
             output
             for op, _ in moving
             for output in op.outputs
             if any(reader.name not in self.moved for reader in output.consumers())
         ]
         who = f"the ops {sorted(op.name for op, _ in moving)}"
-        self._copier = Copier(get_next, self.outputs, who, [found for _, found in moving])
+        self._copier = Copier(get_next, self.wanted, who, [found for _, found in moving])
 
     def copies(self, flat):
         found = self._copier(flat)
-        return [found[output.name] for output in self.outputs]
+        return [found[output.name] for output in self.wanted]

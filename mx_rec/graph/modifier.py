@@ -13,6 +13,7 @@ import tensorflow as tf
 from mx_rec import _check, _process
 from mx_rec._lowering import lowering
 from mx_rec._tables import graphs
+from mx_rec._tf.iterators import dataset_of, is_fed, probe_of
 from mx_rec.core.asc.manager import start_asc_pipeline
 
 v1 = tf.compat.v1
@@ -65,9 +66,9 @@ class GraphModifierHook(v1.train.SessionRunHook):
             return
         modify_graph_and_start_emb_cache(dump_graph=self._dump_graph)
         self._probes = [
-            (tf.raw_ops.SerializeIterator(resource_handle=makers[0].inputs[1], external_state_policy=1), makers[0])
-            for makers in (replacement.makers for replacement in graphs.state().replacements or [])
-            if len(makers) == 1 and not _is_fed(makers[0].inputs[0].op)
+            (probe_of(maker), maker)
+            for maker, *others in (one.makers for one in graphs.state().replacements or [] if one.makers)
+            if not others and not is_fed(dataset_of(maker))
         ]
 
     def after_create_session(self, session, coord):
@@ -78,19 +79,6 @@ class GraphModifierHook(v1.train.SessionRunHook):
             except tf.errors.OpError as error:  # others mean that its state cannot be saved; so it has one
                 if "has not been initialized" in str(error):
                     session.run(initializer)
-
-
-def _is_fed(dataset):
-    """Whether a dataset op depends on a placeholder."""
-    seen, stack = set(), [dataset]
-    while stack:
-        op = stack.pop()
-        if op.type == "Placeholder":
-            return True
-        if op.name not in seen:
-            seen.add(op.name)
-            stack.extend(source.op for source in op.inputs)
-    return False
 
 
 def dump(graph, folder, file) -> None:

@@ -13,8 +13,10 @@ import tensorflow as tf
 
 from mx_rec import _check, _process
 from mx_rec._log import logger
-from mx_rec._ops import fold_update, library
-from mx_rec._ops.gradients import folds_of, origin_of, parts_of, reached
+from mx_rec._ops import fold_update, update
+from mx_rec._ops.fold import folds_of
+from mx_rec._ops.lookup import LookupOp, handles_of, reached
+from mx_rec._ops.touched import origin_of
 from mx_rec._tables import graphs
 from mx_rec.optimizers.base import CustomizedOptimizer
 
@@ -126,47 +128,32 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
     def _updates(self, targets, hyper, nonfinite):
         """The ops that update the tables of `targets`: one for all tables of a batch, where nothing stands between the
         gradients of their embeddings and the rows; one per table otherwise."""
-        fused, updates = {}, []
+        fused, updates, settings = {}, [], {"hyper": hyper, "rule": self.rule, "nonfinite": nonfinite}
         for table, addresses, gradient in targets:
             table.native.set_slots(self._slot_specs())
             table.optimizer_name = self.get_name()
             graphs.state().updated.add(table.table_name)
-            commit, folds = _commit_of(addresses), folds_of(gradient)
-            if commit is not None and folds and all(fold.inputs[1] is commit.op.inputs[0] for fold in folds):
-                plan = commit.op.inputs[0]
-                _, parts = fused.setdefault(graphs.key(plan), (plan, []))
-                parts.append(fold_update.target_of(table.table_name, commit, folds))
+            handles, folds = origin_of(addresses), folds_of(gradient)
+            lookup = LookupOp.of(handles.op)
+            is_unique = lookup is not None and lookup.is_grouped
+            if is_unique and folds and all(fold.plan is lookup.plan for fold in folds):
+                _, parts = fused.setdefault(graphs.key(lookup.plan), (lookup.plan, []))
+                parts.append(fold_update.target_of(table.table_name, handles, folds))
                 continue
-            updates.append(
-                library.ops().mxrec_update(
-                    handles=addresses,
-                    gradient=gradient,
-                    hyper=hyper,
-                    table=table.table_name,
-                    rule=self.rule,
-                    unique=commit is not None,
-                    nonfinite=nonfinite,
-                    name=f"update_{table.table_name}",
-                )
-            )
-        updates += [fold_update.build(plan, parts, hyper, self.rule, nonfinite) for plan, parts in fused.values()]
+            updates.append(update.build(table.table_name, addresses, gradient, settings, is_unique))
+        updates += [fold_update.build(plan, parts, settings) for plan, parts in fused.values()]
         return updates
 
     def _target(self, gradient, variable):
         """(table, addresses [n], gradient [n, dim]) of a pair."""
         table = getattr(variable, "_mx_rec_table", None)
         if table is not None:
-            if not isinstance(gradient, tf.IndexedSlices):
-                raise NotImplementedError(
-                    f"{self.get_name()}: table '{table.table_name}' needs a sparse gradient (tf.IndexedSlices), got "
-                    f"{type(gradient).__name__}; do not densify it"
-                )
-            return table, gradient.indices, gradient.values
+            return table, *slices_of(gradient, table, self.get_name())
         if not isinstance(variable, tf.Tensor):
             raise ValueError(
                 f"{self.get_name()} updates tables only, got {variable!r}; dense variables need a TensorFlow optimizer"
             )
-        addresses = _addresses_of(variable)
+        addresses = handles_of(variable)
         table = graphs.state(addresses.graph).handles.get(graphs.key(addresses))
         if table is None:
             raise KeyError(
@@ -185,6 +172,16 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
                 f"{what} of one row of {dim} float32 for each address, got {gradient.dtype.name} of shape "
                 f"{gradient.shape}"
             )
+
+
+def slices_of(gradient, table, optimizer):
+    """(handles, their gradient) of a table's gradient. `optimizer`: its name, for an error."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        raise NotImplementedError(
+            f"{optimizer}: table '{table.table_name}' needs a sparse gradient (tf.IndexedSlices), got "
+            f"{type(gradient).__name__}; do not densify it"
+        )
+    return gradient.indices, gradient.values
 
 
 def _pairs(grads_and_vars):
@@ -220,15 +217,6 @@ def _is_no_gradient(part):
     return isinstance(part, tf.Variable) or (isinstance(part, tf.Tensor) and part.dtype == tf.int64)
 
 
-def _addresses_of(tensor):
-    """The addresses of the rows that a lookup gave, if `tensor` is such rows; else `tensor` itself."""
-    if tensor.op.type == "MxrecLookup" and tensor.dtype == tf.float32:
-        tables = len(tensor.op.get_attr("dims"))
-        if tensor.value_index < tables:
-            return tensor.op.outputs[tables + tensor.value_index]
-    return tensor
-
-
 def _merge(targets):
     """One target per table: a row's gradients must be summed before the rule sees them.
 
@@ -237,7 +225,7 @@ def _merge(targets):
     """
     by_table = {}
     for table, addresses, gradient in targets:
-        by_table.setdefault(table.table_name, (table, []))[1].extend(parts_of(addresses, gradient))
+        by_table.setdefault(table.table_name, (table, []))[1].extend(update.parts_of(addresses, gradient))
     for table, parts in by_table.values():
         if len(parts) > 1:
             order = {key: number for number, key in enumerate(graphs.state(parts[0][0].graph).handles)}
@@ -245,13 +233,6 @@ def _merge(targets):
             yield table, tf.concat([a for a, _ in parts], 0), tf.concat([g for _, g in parts], 0)
         else:
             yield table, *parts[0]
-
-
-def _commit_of(addresses):
-    """The handles of the one commit that `addresses` come from, each row once; None if they come from elsewhere."""
-    addresses = origin_of(addresses)
-    is_commit = addresses.op.type == "MxrecLookup" and addresses.op.get_attr("grouped")
-    return addresses if is_commit else None
 
 
 def learning_rate_argument(value):

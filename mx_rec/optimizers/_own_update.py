@@ -13,10 +13,10 @@ import contextlib
 import tensorflow as tf
 
 from mx_rec import _process
-from mx_rec._ops import library
-from mx_rec._ops.gradients import origin_of, parts_of
+from mx_rec._ops import update
+from mx_rec._ops.lookup import give_rows
+from mx_rec._ops.touched import origin_of
 from mx_rec._tables import graphs
-from mx_rec._tf.attributes import set_entry
 
 _STOCK = "tensorflow."
 
@@ -60,12 +60,8 @@ def _apply(optimizer, stock, grads_and_vars, global_step, name):
     for gradient, variable in of_tables:
         if gradient is not None:
             table = variable._mx_rec_table
-            if not isinstance(gradient, tf.IndexedSlices):
-                raise NotImplementedError(
-                    f"{label}: table '{table.table_name}' needs a sparse gradient (tf.IndexedSlices), got "
-                    f"{type(gradient).__name__}; do not densify it"
-                )
-            by_table.setdefault(table.table_name, (table, []))[1].extend(parts_of(gradient.indices, gradient.values))
+            parts = update.parts_of(*_base.slices_of(gradient, table, label))
+            by_table.setdefault(table.table_name, (table, []))[1].extend(parts)
     if not by_table:
         raise ValueError(f"{label}: no gradient for any table. Does the loss depend on a lookup with is_train=True?")
     with tf.name_scope(name or optimizer.get_name()):
@@ -103,7 +99,9 @@ def _update(optimizer, table, parts, nonfinite):
     count = tf.size(handles, tf.int64)
     gradient = tf.math.unsorted_segment_sum(tf.concat([values for _, values in parts], 0), place, count)
     # A row that several lookups give is the same in all of them.
-    before = tf.math.unsorted_segment_max(tf.concat([_rows(handles) for handles, _ in parts], 0), place, count)
+    before = tf.math.unsorted_segment_max(
+        tf.concat([give_rows(origin_of(handles)) for handles, _ in parts], 0), place, count
+    )
     with _outside():
         copy = tf.compat.v1.Variable(
             lambda: tf.zeros([0, table.embedding_size]),
@@ -124,24 +122,9 @@ def _update(optimizer, table, parts, nonfinite):
             done = optimizer._resource_apply_sparse_duplicate_indices(slices.values, copy, slices.indices)
     with tf.control_dependencies([done]):
         change = before - copy.read_value()
-    return library.ops().mxrec_update(
-        handles=handles,
-        gradient=change,
-        hyper=tf.constant([1.0, 0.0]),  # gradient descent at rate 1 without decay: subtracts
-        table=table.table_name,
-        rule="gradient_descent",
-        unique=True,
-        nonfinite=nonfinite,
-        name=f"update_{table.table_name}",
-    )
-
-
-def _rows(handles):
-    """The rows at the handles of a commit."""
-    commit = origin_of(handles).op
-    number = origin_of(handles).value_index - len(commit.get_attr("dims"))
-    set_entry(commit, "with_rows", number, 1)
-    return commit.outputs[number]
+    # Gradient descent at rate 1 without decay subtracts.
+    settings = {"hyper": tf.constant([1.0, 0.0]), "rule": "gradient_descent", "nonfinite": nonfinite}
+    return update.build(table.table_name, handles, change, settings, is_unique=True)
 
 
 @contextlib.contextmanager

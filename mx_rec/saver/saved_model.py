@@ -20,7 +20,8 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow.python.saved_model import builder_impl, constants
 
 from mx_rec._log import logger
-from mx_rec._ops import library
+from mx_rec._ops import serve
+from mx_rec._ops.op import nodes_of, rename_tables
 from mx_rec._tables import graphs, meta_graph
 from mx_rec._tf.patch import Patch
 from mx_rec.checkpoint import _directory, _manifest
@@ -50,34 +51,21 @@ def _add_collections(self, assets_collection, main_op, train_op):
         _check_saved(tables.values())
         _forget_earlier(state)
         export = _export_of(self)
-        names, graph = sorted(tables), tf.compat.v1.get_default_graph()
+        graph = tf.compat.v1.get_default_graph()
         before = len(graph.get_operations())
         with tf.name_scope("mx_rec"), tf.control_dependencies(None):
             asset = tf.constant(os.path.join(export.scratch, _ASSET), name="tables")
-            serve = library.ops().mxrec_serve(
-                asset=asset,
-                tables=names,
-                directories=names,
-                dims=[tables[name].embedding_size for name in names],
-                rows=[0] * len(names),
-                table_of_file=[],
-                files=[],
-                bytes=[],
-                crc32c=[],
-                table_of_padding=[number for number, name in enumerate(names) for _ in tables[name].padding_keys],
-                padding_keys=[key for name in names for key in tables[name].padding_keys],
-                name="serve",
-            )
+            served = serve.build(asset, tables)
             # A process that has loaded the model before keeps the tables, while TensorFlow reads the variables again.
-            with tf.control_dependencies([serve]):
+            with tf.control_dependencies([served]):
                 is_same = tf.equal(tf.io.read_file(asset), export.note)
             told = "the model was replaced by another export while it was loaded; load it again"
             check = tf.raw_ops.Assert(condition=is_same, data=[told], name="check")
             # The anchors are in no file; without a value TensorFlow could not save the loaded model again. Not by
             # tf.group, which would mark `main_op`, an op that a session may have run already.
             init = tf.no_op(name="init")
-            anchors = [tables[name].variable.initializer for name in names]
-            init._add_control_inputs([serve, check, *anchors, *([] if main_op is None else [main_op])])
+            anchors = [tables[name].variable.initializer for name in sorted(tables)]
+            init._add_control_inputs([served, check, *anchors, *([] if main_op is None else [main_op])])
         state.exports.append(graph.get_operations()[before:])
         assets_collection = [*(assets_collection or []), asset]
         main_op = init
@@ -105,11 +93,9 @@ def _tag_and_add_meta_graph(self, meta_graph_def, tags, signature_def_map):
         kept = [node for node in graph.node if node.name not in earlier]
         del graph.node[:]
         graph.node.extend(kept)
-        nodes = [graph.node, *(function.node_def for function in graph.library.function)]
-        for node in (node for group in nodes for node in group if node.op.startswith("Mxrec")):
-            if node.op == "MxrecServe":
-                _complete(node, export.entries)
-            _rename(node, export.suffix)
+        for node in nodes_of(graph):
+            serve.complete(node, export.entries)
+            rename_tables(node, export.suffix)
     return PATCHES[1].stock(self, meta_graph_def, tags, signature_def_map)
 
 
@@ -165,24 +151,6 @@ def _strip(directory):
         entries[name] = dataclasses.replace(entry, slots=(), optimizer=None, tracking=None, files=files)
     _manifest.write(dataclasses.replace(manifest, tables=entries), directory)
     return entries
-
-
-def _complete(node, entries):
-    """Tells the op that loads the tables what was written."""
-    names = [tf.compat.as_str(name) for name in node.attr["directories"].list.s]
-    files = [(t, file, facts) for t, name in enumerate(names) for file, facts in entries[name].files.items()]
-    node.attr["rows"].list.i[:] = [entries[name].rows for name in names]
-    node.attr["table_of_file"].list.i.extend(t for t, _, _ in files)
-    node.attr["files"].list.s.extend(file.encode() for _, file, _ in files)
-    node.attr["bytes"].list.i.extend(facts.bytes for _, _, facts in files)
-    node.attr["crc32c"].list.i.extend(facts.crc32c for _, _, facts in files)
-
-
-def _rename(node, suffix):
-    names = node.attr["tables"].list.s if "tables" in node.attr else []
-    names[:] = [name + suffix.encode() for name in names]
-    if "table" in node.attr and node.attr["table"].WhichOneof("value") == "s":
-        node.attr["table"].s += suffix.encode()
 
 
 PATCHES = [

@@ -3,7 +3,7 @@
 from typing import Any, Optional
 
 from mx_rec import _check, _process
-from mx_rec._ops import library
+from mx_rec._ops import control, library
 from mx_rec._tables import graphs
 
 __all__ = ["import_host_pipeline_ops"]
@@ -37,13 +37,13 @@ class _HostPipelineOps:
         _process.config()
         if ids_name and not emb_name:
             emb_name = _table_of(ids_name)
-        return library.ops().mxrec_set_threshold(value=tf.cast(input, tf.int32), table=emb_name, name=name)
+        return control.set_threshold(tf.cast(input, tf.int32), emb_name, name)
 
     @staticmethod
     def return_timestamp(input: Any, name: Optional[str] = None) -> Any:
         """The time of the machine in seconds, an int64 scalar, for data that carry no timestamp. `input`: any int64
         tensor; the time is read anew for each of its values."""
-        return library.ops().mxrec_timestamp(any=input, name=name)
+        return control.timestamp(input, name)
 
     @staticmethod
     def clear_channel(channel_id: int = 0, name: Optional[str] = None) -> Any:

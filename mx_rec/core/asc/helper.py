@@ -9,6 +9,7 @@ from mx_rec import _check, _process
 from mx_rec._log import logger
 from mx_rec._lowering import commits, id_tensors, insertions, timestamps
 from mx_rec._lowering.insertions import Feature, Insertion
+from mx_rec._ops import prepare
 from mx_rec.core.asc.feature_spec import FeatureSpec
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _prepare(args, specs, is_training, is_grouped, dump_graph):
     # _lowering/lookups.py relies on it.
     plan_key = f"{sorted(map(str, batch))[-1]}_read_emb_key" if isinstance(batch, dict) else None
     insertion = Insertion(plan_key, tuple(tables), features, present, is_grouped, bool(times))
-    plan = commits.prepare(ids, insertion.layout, times, insertion.op_name)
+    plan = prepare.build(ids, insertion.layout, times, insertion.op_name)
     for spec in present:
         spec.insertions.append(insertion)
         _process.process.feature_specs[spec.name] = spec

@@ -1,0 +1,84 @@
+"""What a lookup gives of its features: MxrecEmbeddings and MxrecJoined; and MxrecHasRow and MxrecPadding."""
+
+from typing import Optional
+
+from mx_rec._ops import fold, library
+from mx_rec._ops.lookup import LookupOp
+from mx_rec._ops.op import Op, reads, told
+from mx_rec._ops.place import Place, Pooling
+from mx_rec._tf import static_shape
+
+
+class EmbeddingsOp(Op):
+    TYPE = "MxrecEmbeddings"
+    # The lookup's output that it hands on, and the lookup's rows, whose gradient its own becomes.
+    source, rows = reads(0), reads(1)
+    pooling, ids_shape = told("pooled", Pooling), told("ids_shape")
+
+    @property
+    def place(self) -> Place:
+        return Place(self.op.inputs[2], *map(self.op.get_attr, ("table", "feature")))
+
+    @property
+    def lookup(self) -> Optional[tuple[LookupOp, int]]:
+        """The lookup whose embeddings these are, and the number of the feature there; None for another source."""
+        lookup = LookupOp.of(self.source.op)
+        return None if lookup is None else (lookup, lookup.feature_of(self.source))
+
+    @staticmethod
+    def gradient(op, gradient):
+        import tensorflow as tf
+
+        this = EmbeddingsOp(op)
+        return [None, fold.build(tf.convert_to_tensor(gradient), this.rows, this.place, this.pooling), None]
+
+
+class JoinedOp(Op):
+    """What the lookup wrote side by side."""
+
+    TYPE = "MxrecJoined"
+
+    @staticmethod
+    def gradient(op, gradient):
+        import tensorflow as tf
+
+        _, *rows, plan = op.inputs
+        widths = [static_shape.size(tensor.shape, 1) for tensor in rows]
+        parts = tf.split(tf.convert_to_tensor(gradient), widths, axis=-1)
+        attributes = zip(*map(op.get_attr, ("tables", "features", "pooled")))
+        folds = [
+            fold.build(part, its_rows, Place(plan, table, feature), pooling)
+            for part, its_rows, (table, feature, pooling) in zip(parts, rows, attributes)
+        ]
+        return [None, *folds, None]
+
+
+def build(source, rows, place, ids_shape, pooling, name=None):
+    """The embeddings of a feature, or of each of its bags, out of the lookup's."""
+    return library.ops().mxrec_embeddings(
+        embeddings=source, rows=rows, ids_shape=ids_shape, pooled=bool(pooling), name=name, **vars(place)
+    )
+
+
+def join(source, parts, shape):
+    """What `parts`, EmbeddingsOps, gave one by one, as the lookup's output `source` of `shape` has it side by side."""
+    places = [part.place for part in parts]
+    return library.ops().mxrec_joined(
+        embeddings=source,
+        rows=[part.rows for part in parts],
+        plan=places[0].plan,
+        tables=[place.table for place in places],
+        features=[place.feature for place in places],
+        pooled=[int(part.pooling) for part in parts],
+        shape=shape,
+    )
+
+
+def has_row(handles, place, ids_shape):
+    """Which ids of a feature have a row, as bools."""
+    return library.ops().mxrec_has_row(handles=handles, ids_shape=ids_shape, name="has_row", **vars(place))
+
+
+def is_padding(keys, place, ids_shape):
+    """Which ids of a feature are among `keys`, as bools."""
+    return library.ops().mxrec_padding(keys=keys, ids_shape=ids_shape, name="padding", **vars(place))

@@ -1,0 +1,59 @@
+"""Op: an op of the core that stands in a graph, with names for what it reads, what it gives and what it was told."""
+
+import dataclasses
+
+_PREFIX = "Mxrec"  # of all types
+
+
+@dataclasses.dataclass(frozen=True)
+class Op:
+    """A subclass knows one op of native/tf. What it was told can change until a session has run it."""
+
+    op: object  # tf.Operation
+
+    TYPE = ""
+    gradient = None  # for tf.RegisterGradient; without, none flows through the op
+
+    @classmethod
+    def of(cls, op):
+        """`op` as what it is; None if it is something else."""
+        return cls(op) if op.type == cls.TYPE else None
+
+    @classmethod
+    def all_in(cls, graph) -> list:
+        """All of a graph."""
+        return [cls(op) for op in graph.get_operations() if op.type == cls.TYPE]
+
+
+def reads(number):
+    """A property of an Op: an input, or several if `number` is a slice."""
+    return property(lambda self: self.op.inputs[number])
+
+
+def gives(number):
+    """A property of an Op: an output."""
+    return property(lambda self: self.op.outputs[number])
+
+
+def told(name, kind=lambda value: value):
+    """A property of an Op: an attribute."""
+    return property(lambda self: kind(self.op.get_attr(name)))
+
+
+def are_in(meta_graph_def) -> bool:
+    """Whether a MetaGraph has ops of the core."""
+    return any(op.name.startswith(_PREFIX) for op in meta_graph_def.meta_info_def.stripped_op_list.op)
+
+
+def nodes_of(graph_def):
+    """Yields the nodes of the core's ops in a GraphDef and its functions."""
+    for nodes in (graph_def.node, *(function.node_def for function in graph_def.library.function)):
+        yield from (node for node in nodes if node.op.startswith(_PREFIX))
+
+
+def rename_tables(node, suffix) -> None:
+    """Adds `suffix` to the names of the tables that a node knows."""
+    names = node.attr["tables"].list.s if "tables" in node.attr else []
+    names[:] = [name + suffix.encode() for name in names]
+    if "table" in node.attr and node.attr["table"].WhichOneof("value") == "s":
+        node.attr["table"].s += suffix.encode()

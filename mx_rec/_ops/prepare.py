@@ -1,0 +1,36 @@
+"""MxrecPrepare and MxrecGroup: the plan of a batch, and that of one prepared for evaluation made fit for training."""
+
+import dataclasses
+
+from mx_rec._ops import library
+from mx_rec._ops.op import Op
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """What a plan holds: its tables, for each of its features the number of its table, and whether it is grouped, so
+    that a step can train on it and knows how many different ids it holds."""
+
+    tables: tuple[str, ...]
+    table_of_feature: tuple[int, ...]
+    is_grouped: bool
+
+
+class PrepareOp(Op):
+    TYPE = "MxrecPrepare"
+    # Of each feature, and the timestamps of the samples: one tensor or none.
+    ids = property(lambda self: self.op.inputs[: self.op.get_attr("F")])
+    times = property(lambda self: self.op.inputs[self.op.get_attr("F") :])
+
+
+def build(ids, layout, times=(), name="prepare"):
+    """The plan of int64 tensors of ids, one for each feature of `layout`, and of one tensor of timestamps or none."""
+    tables, owners, is_grouped = dataclasses.astuple(layout)
+    return library.ops().mxrec_prepare(
+        ids=ids, times=list(times), tables=tables, table_of_feature=owners, grouped=is_grouped, name=name
+    )
+
+
+def group(plan, layout):
+    """The plan, grouped."""
+    return library.ops().mxrec_group(plan=plan, tables=layout.tables, name="group")
