@@ -73,7 +73,7 @@ def save(model: Any, export_dir: str, loaded_from: str, **keywords: Any) -> None
     """
     import tensorflow as tf
 
-    from mx_rec.saver import _directory, _manifest
+    from mx_rec.checkpoint import _directory, _manifest
 
     source, target = (os.path.join(path, "variables", "sparse-variables") for path in (loaded_from, export_dir))
     manifest = _manifest.read(source)

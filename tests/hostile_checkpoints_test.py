@@ -263,16 +263,16 @@ def test_keys_are_compared_in_little_memory(folder):
 
 def test_a_key_that_comes_twice_far_apart_is_found(folder, monkeypatch):
     from mx_rec.checkpoint import _table_files
-    from mx_rec.cli import verify
+    from mx_rec.reading import _verifying
 
-    monkeypatch.setattr(verify, "_KEYS_AT_ONCE", 1 << 16)
+    monkeypatch.setattr(_verifying, "_KEYS_AT_ONCE", 1 << 16)
     keys = np.arange(200_000)
     keys[150_001] = 7
     keys.tofile(folder / "keys")
     files = _table_files.TableFiles("b", str(folder / "sparse-model-1/b"), None)
     monkeypatch.setattr(_table_files.TableFiles, "keys", lambda self: np.memmap(folder / "keys", np.int64, "r"))
     with pytest.raises(ValueError, match="has the key 7 twice, in rows 7 and 150001"):
-        verify._check_keys(files)
+        _verifying._check_keys(files)
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "manifest.json.new", "key"])

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from mx_rec._native import table as native_table
 from mx_rec._tf import patches
+from mx_rec.saver import saver
 from mx_rec.saver.incremental_test import assert_restores, contents, kinds, save
 from mx_rec.saver.saver_test import Model, fill, installed, native
 from mx_rec.util.initialize import init, terminate_config_initializer
@@ -212,6 +213,7 @@ def version():
     """Calls init with a version, as in another process than that of the saves; ended with the test."""
 
     def start(number):
+        saver.close()
         patches.uninstall()
         init(restore_model_version=number)
         patches.install()
