@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 from mx_rec.__main__ import main
-from mx_rec._native import checkpoint as native_checkpoint
+from mx_rec._native import file_facts
 from mx_rec.checkpoint import _manifest
 from mx_rec.core.embedding import sparse_lookup
 from mx_rec.optimizers import lazy_adam
@@ -295,7 +295,7 @@ def test_rows_that_are_not_finite_are_reported(folder, capsys):
     rows = np.fromfile(path, np.float32)
     rows[5] = np.nan  # of the second row
     rows.tofile(path)
-    facts = native_checkpoint.FileFacts(rows.nbytes, native_checkpoint.crc32c(rows.tobytes()))
+    facts = file_facts.FileFacts(rows.nbytes, file_facts.crc32c(rows.tobytes()))
     files = json.loads((folder / "sparse-model-1/manifest.json").read_text())["tables"]["b"]["files"]
     files["embedding/slice.data"] = {"bytes": facts.bytes, "crc32c": f"{facts.crc32c:08x}"}
     field("tables", "b", "files", value=files)(folder / "sparse-model-1")

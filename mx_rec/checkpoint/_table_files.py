@@ -13,8 +13,7 @@ from typing import Callable, Optional
 
 import numpy as np
 
-from mx_rec._native import checkpoint
-from mx_rec._native.checkpoint import FileFacts
+from mx_rec._native.file_facts import FileFacts, crc32c
 from mx_rec._native.table import Tracking
 from mx_rec.checkpoint import _files, _manifest
 from mx_rec.checkpoint._errors import DamagedError, damage, unreadable
@@ -289,7 +288,7 @@ def check_content(path: str, facts: FileFacts, advance: Optional[Callable[[int],
         # Read, not mapped: a bad sector is then an error and not the end of the process.
         with open_file(path) as file:
             while count := file.readinto(block):
-                crc = checkpoint.crc32c(block[:count], crc)
+                crc = crc32c(block[:count], crc)
                 if advance is not None:
                     advance(count)
     except OSError as error:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Callable, Optional
 
 from mx_rec._log import logger
-from mx_rec._native import checkpoint
+from mx_rec._native import reader as native_reader
 from mx_rec._native.table import Tracking
 from mx_rec.checkpoint import _chain, _manifest
 from mx_rec.checkpoint._table_files import TableFiles
@@ -26,7 +26,7 @@ class TableLoad:
 
     table: object
     files: list[TableFiles]  # of the links
-    readers: list[checkpoint.Reader]  # of the links
+    readers: list[native_reader.Reader]  # of the links
     rows_only: bool
     # Whether the table holds nothing: then the contents of its files are verified by loading them.
     is_untouched: bool = False
@@ -76,7 +76,7 @@ def open_table(
         expected = {} if files.entry is None else files.entry.files
         if rows_only:  # loading compares the checksums of all that is named here
             expected = {file: facts for file, facts in expected.items() if file.partition("/")[0] in _ROW_COLUMNS}
-        reader = checkpoint.Reader(table.native, files.path, expected, link.is_delta, rows_only)
+        reader = native_reader.Reader(table.native, files.path, expected, link.is_delta, rows_only)
         until.callback(reader.close)
         load.readers.append(reader)
     return load

@@ -8,7 +8,7 @@ from typing import Optional
 
 from mx_rec._config import process
 from mx_rec._log import logger
-from mx_rec._native import checkpoint
+from mx_rec._native import snapshot
 from mx_rec.checkpoint import _chain, _directory, _manifest
 from mx_rec.reading._steady import Version
 from mx_rec.saver import _dense, _live, _loading, _parked, _tip
@@ -155,8 +155,8 @@ def _set_tip(restore):
         return
     if config is not None and config.is_incremental_checkpoint:
         for table in restore.tables:
-            checkpoint.follow_changes(table.native, keys=True)
-    moments = {table.table_name: checkpoint.moment(table.native) for table in restore.tables}
+            snapshot.follow_changes(table.native, keys=True)
+    moments = {table.table_name: snapshot.moment(table.native) for table in restore.tables}
     if None not in moments.values():
         directories = tuple(link.directory for link in chain)
         _tip.set_current(_tip.Tip(directories[-1], restore.version.manifest_crc32c, moments, directories))

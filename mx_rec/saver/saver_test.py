@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.training import saver as tf_saver
 
-from mx_rec._native import checkpoint
+from mx_rec._native import file_facts
 from mx_rec._native import table as native_table
 from mx_rec._tf import patches
 from mx_rec.saver import _loading, _restoring, saver
@@ -220,7 +220,7 @@ def test_the_manifest_tells_what_is_there(tmp_path):
         "optimizer": "LazyAdam",
     }
     data = (tmp_path / "sparse-model-7/user/key/slice.data").read_bytes()
-    assert entry["files"]["key/slice.data"] == {"bytes": 24, "crc32c": f"{checkpoint.crc32c(data):08x}"}
+    assert entry["files"]["key/slice.data"] == {"bytes": 24, "crc32c": f"{file_facts.crc32c(data):08x}"}
     assert len(entry["files"]) == 8
 
 
