@@ -15,7 +15,7 @@ from estimators import MODES, Job, data_of, evaluation_data, perform
 from training import STEPS, trained
 
 import tf_adapter
-from mx_rec._native import checkpoint
+from mx_rec._native import reader
 from mx_rec.core.feature_process import EvictHook
 from mx_rec.graph.modifier import GraphModifierHook
 from mx_rec.saver import _timers
@@ -38,9 +38,9 @@ def running():
 @pytest.fixture
 def loads(monkeypatch):
     """The directories that tables are loaded from."""
-    found, load = [], checkpoint.Reader.load
+    found, load = [], reader.Reader.load
 
-    class Recorded(checkpoint.Reader):
+    class Recorded(reader.Reader):
         def __init__(self, table, directory, *arguments):
             super().__init__(table, directory, *arguments)
             self.directory = directory
@@ -49,7 +49,7 @@ def loads(monkeypatch):
             found.append(self.directory)
             return load(self)
 
-    monkeypatch.setattr(checkpoint, "Reader", Recorded)
+    monkeypatch.setattr(reader, "Reader", Recorded)
     return found
 
 

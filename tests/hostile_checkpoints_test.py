@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 from mx_rec.__main__ import main
-from mx_rec._native import checkpoint as native_checkpoint
+from mx_rec._native import file_facts
 from mx_rec.checkpoint import _manifest
 from mx_rec.core.embedding import sparse_lookup
 from mx_rec.optimizers import lazy_adam
@@ -263,16 +263,16 @@ def test_keys_are_compared_in_little_memory(folder):
 
 def test_a_key_that_comes_twice_far_apart_is_found(folder, monkeypatch):
     from mx_rec.checkpoint import _table_files
-    from mx_rec.cli import verify
+    from mx_rec.reading import _verifying
 
-    monkeypatch.setattr(verify, "_KEYS_AT_ONCE", 1 << 16)
+    monkeypatch.setattr(_verifying, "_KEYS_AT_ONCE", 1 << 16)
     keys = np.arange(200_000)
     keys[150_001] = 7
     keys.tofile(folder / "keys")
     files = _table_files.TableFiles("b", str(folder / "sparse-model-1/b"), None)
     monkeypatch.setattr(_table_files.TableFiles, "keys", lambda self: np.memmap(folder / "keys", np.int64, "r"))
     with pytest.raises(ValueError, match="has the key 7 twice, in rows 7 and 150001"):
-        verify._check_keys(files)
+        _verifying._check_keys(files)
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "manifest.json.new", "key"])
@@ -295,7 +295,7 @@ def test_rows_that_are_not_finite_are_reported(folder, capsys):
     rows = np.fromfile(path, np.float32)
     rows[5] = np.nan  # of the second row
     rows.tofile(path)
-    facts = native_checkpoint.FileFacts(rows.nbytes, native_checkpoint.crc32c(rows.tobytes()))
+    facts = file_facts.FileFacts(rows.nbytes, file_facts.crc32c(rows.tobytes()))
     files = json.loads((folder / "sparse-model-1/manifest.json").read_text())["tables"]["b"]["files"]
     files["embedding/slice.data"] = {"bytes": facts.bytes, "crc32c": f"{facts.crc32c:08x}"}
     field("tables", "b", "files", value=files)(folder / "sparse-model-1")

@@ -226,7 +226,7 @@ def test_an_incremental_checkpoint_holds_assigned_rows_and_a_restore_brings_them
         trained.table.assign([5, 500], vectors(2))
         path = trained.saver.save(trained.session, str(tmp_path / "model"), global_step=2, save_delta=True)
         delta = _reading.open_checkpoint(path).chain[-1]
-        assert _reading.open_tables(delta)["t"].rows == 2
+        assert delta.tables["t"].rows == 2
         trained.table.assign([5, 500, 501], vectors(3, seed=9))
         trained.saver.restore(trained.session, path)
         np.testing.assert_array_equal(trained.table.read([5, 500])[0], vectors(2))

@@ -434,6 +434,38 @@ def test_a_delta_brings_all_that_it_builds_on(is_rows_only, tmp_path):
     np.testing.assert_array_equal(rows, values)
 
 
+def bytes_read():
+    """How many bytes this process has asked the kernel for, from disk or cache."""
+    with open("/proc/self/io") as file:
+        return int(next(line for line in file if line.startswith("rchar:")).split()[1])
+
+
+@pytest.mark.parametrize("is_rows_only", [False, True])
+def test_each_byte_of_a_table_is_read_once(is_rows_only, tmp_path):
+    def table_with_slots():
+        table = model.table("t", v1.truncated_normal_initializer(seed=1), rows=100_000)
+        gradients = tf.gradients(tf.reduce_sum(sparse_lookup(table, tf.constant([0], tf.int64))), [table.variable])
+        lazy_adam.create_hash_optimizer(0.1).apply_gradients(zip(gradients, [table.variable]))
+        return table
+
+    with tf.Graph().as_default(), v1.Session() as session:
+        table = table_with_slots()
+        keys = np.arange(100_000)
+        table.native.write(keys, np.ones((100_000, 3, model.DIM), np.float32))
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver().save(session, str(tmp_path / "model"))
+    restart()
+    columns = ["key", "embedding"] if is_rows_only else ["key", "embedding", "LazyAdam_momentum", "LazyAdam_velocity"]
+    size = sum((tmp_path / "sparse-model/t" / column / "slice.data").stat().st_size for column in columns)
+    with tf.Graph().as_default():
+        table = table_with_slots()
+        before = bytes_read()
+        warm_start(str(tmp_path), "t", rows_only=is_rows_only)
+        count = bytes_read() - before
+    assert table.size() == 100_000
+    assert size <= count < size + 100_000, "and manifests"
+
+
 def test_more_rows_than_a_table_may_hold_are_refused(teachers):
     with tf.Graph().as_default():
         found = model.table("shared", v1.zeros_initializer(), rows=3)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from benchmarks import clicks, scratch, worker, workloads
 from benchmarks.peers import deep_net
-from mx_rec._native import checkpoint
+from mx_rec._native import snapshot
 from mx_rec.core.asc.helper import FeatureSpec, get_asc_insert_func
 from mx_rec.core.asc.manager import start_asc_pipeline
 from mx_rec.core.embedding import create_table, sparse_lookup
@@ -117,7 +117,7 @@ class Tables:
     def follow_changes(self):
         """From now on the tables remember which rows change, as for incremental checkpoints."""
         for table in self._tables:
-            checkpoint.follow_changes(table.native, keys=True)
+            snapshot.follow_changes(table.native, keys=True)
 
     def size(self):
         return sum(table.size() for table in self._tables)

@@ -22,8 +22,10 @@ def path(name: str) -> str:
 @functools.cache
 def core() -> ctypes.CDLL:
     """The C interface of the core (native/capi)."""
+    from mx_rec._native import c_api  # imports NumPy
+
     library = ctypes.CDLL(path("libmxrec_core.so"))
-    library.mxrec_last_error.restype = ctypes.c_char_p
+    c_api.apply(library)
     return library
 
 

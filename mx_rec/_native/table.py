@@ -12,10 +12,6 @@ from mx_rec._native import library
 from mx_rec._native.errors import NOT_FOUND, check
 from mx_rec._process import Part, part, process
 
-_I64 = ctypes.POINTER(ctypes.c_int64)
-_F32 = ctypes.POINTER(ctypes.c_float)
-_U8 = ctypes.POINTER(ctypes.c_uint8)
-
 
 @dataclasses.dataclass(frozen=True)
 class InitializerSpec:
@@ -88,13 +84,8 @@ class Tracking:
     step: int = 0
 
 
-def _pointer(array, kind):
-    return array.ctypes.data_as(kind)
-
-
 def _saved_numbers(saved):
-    settings = (saved.access_threshold, saved.eviction_threshold, saved.coefficient, saved.step)
-    return [ctypes.c_int64(number) for number in settings]
+    return saved.access_threshold, saved.eviction_threshold, saved.coefficient, saved.step
 
 
 class NativeTable:
@@ -113,34 +104,34 @@ class NativeTable:
         self.name = name
         self.max_rows = max_rows  # 0: no limit
         self.dim = dim
-        self._encoded = name.encode()
+        self.encoded = name.encode()
         self.slot_specs: tuple[tuple[str, float], ...] = ()  # as set through this handle
         pool, pool_rows = None, 0
         if initializer.pool is not None:
             array = np.ascontiguousarray(initializer.pool, np.float32)
-            pool, pool_rows = _pointer(array, _F32), array.shape[0]
-        padding = np.asarray(padding_keys, np.int64)
+            pool, pool_rows = array.ctypes.data_as(ctypes.POINTER(ctypes.c_float)), array.shape[0]
+        padding = np.ascontiguousarray(padding_keys, np.int64)
         tier = tier or DiskTier(0, 0, ())
         paths = (ctypes.c_char_p * max(1, len(tier.paths)))(*[os.fsencode(path) for path in tier.paths])
         check(
             library.core().mxrec_table_create(
-                self._encoded,
-                ctypes.c_int32(dim),
-                ctypes.c_int64(max_rows),
-                ctypes.c_int64(expected_rows),
-                ctypes.c_int32(InitializerSpec.KINDS[initializer.kind]),
-                ctypes.c_float(initializer.a),
-                ctypes.c_float(initializer.b),
-                ctypes.c_float(initializer.scale),
+                self.encoded,
+                dim,
+                max_rows,
+                expected_rows,
+                InitializerSpec.KINDS[initializer.kind],
+                initializer.a,
+                initializer.b,
+                initializer.scale,
                 ctypes.c_uint64(initializer.seed % 2**64),
                 pool,
-                ctypes.c_int64(pool_rows),
-                _pointer(padding, _I64),
-                ctypes.c_int64(padding.size),
-                ctypes.c_int64(tier.memory_rows),
-                ctypes.c_int64(tier.disk_rows),
+                pool_rows,
+                padding,
+                padding.size,
+                tier.memory_rows,
+                tier.disk_rows,
                 paths,
-                ctypes.c_int32(len(tier.paths)),
+                len(tier.paths),
             )
         )
         part(_Registry).known[name] = self
@@ -149,7 +140,7 @@ class NativeTable:
         """Makes room in every row for the optimizer's slots: (checkpoint name, initial value) each."""
         names = (ctypes.c_char_p * max(1, len(slots)))(*[name.encode() for name, _ in slots])
         values = (ctypes.c_float * max(1, len(slots)))(*[value for _, value in slots])
-        check(library.core().mxrec_table_set_slots(self._encoded, ctypes.c_int32(len(slots)), names, values))
+        check(library.core().mxrec_table_set_slots(self.encoded, len(slots), names, values))
         self.slot_specs = tuple(slots)
 
     @property
@@ -158,9 +149,7 @@ class NativeTable:
         names: list[str] = []
         buffer = ctypes.create_string_buffer(512)
         while True:
-            code = library.core().mxrec_table_slot_name(
-                self._encoded, ctypes.c_int32(len(names)), buffer, ctypes.c_int64(512)
-            )
+            code = library.core().mxrec_table_slot_name(self.encoded, len(names), buffer, 512)
             if code == NOT_FOUND:
                 return tuple(names)
             check(code)
@@ -168,7 +157,7 @@ class NativeTable:
 
     def facts(self) -> Facts:
         numbers = (ctypes.c_int64 * len(dataclasses.fields(Facts)))()
-        check(library.core().mxrec_table_facts(self._encoded, numbers))
+        check(library.core().mxrec_table_facts(self.encoded, numbers))
         return Facts(*numbers)
 
     @property
@@ -179,7 +168,7 @@ class NativeTable:
     def track(self, tracking: Tracking) -> None:
         """Makes the table count and date its keys (native/table/table.h: Track)."""
         numbers = (ctypes.c_int64 * 4)(*dataclasses.astuple(tracking)[:4])
-        check(library.core().mxrec_table_track(self._encoded, numbers))
+        check(library.core().mxrec_table_track(self.encoded, numbers))
 
     @property
     def tracking(self) -> Optional[Tracking]:
@@ -189,7 +178,7 @@ class NativeTable:
     def _numbers_if_any(self, function, kind):
         """What `function` tells of the table, as a `kind`, a dataclass of whole numbers; None if it finds nothing."""
         numbers = (ctypes.c_int64 * len(dataclasses.fields(kind)))()
-        code = function(self._encoded, numbers)
+        code = function(self.encoded, numbers)
         if code == NOT_FOUND:
             return None
         check(code)
@@ -197,21 +186,17 @@ class NativeTable:
 
     def check_tracking(self, saved: Tracking) -> None:
         """Raises what restore_tracking would."""
-        check(library.core().mxrec_table_check_tracking(self._encoded, *_saved_numbers(saved)))
+        check(library.core().mxrec_table_check_tracking(self.encoded, *_saved_numbers(saved)))
 
     def restore_tracking(self, saved: Tracking) -> None:
         """Sets what a checkpoint holds beside the history of the keys; not the clock, which comes with that."""
-        check(library.core().mxrec_table_restore_tracking(self._encoded, *_saved_numbers(saved)))
+        check(library.core().mxrec_table_restore_tracking(self.encoded, *_saved_numbers(saved)))
 
     def history(self, keys) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(count, last time, last step), int64 [n] each, of `keys`, with a row or without; zeros where unknown."""
         keys = np.ascontiguousarray(keys, np.int64).reshape(-1)
         found = tuple(np.empty(keys.size, np.int64) for _ in range(3))
-        check(
-            library.core().mxrec_table_history(
-                self._encoded, _pointer(keys, _I64), ctypes.c_int64(keys.size), *(_pointer(a, _I64) for a in found)
-            )
-        )
+        check(library.core().mxrec_table_history(self.encoded, keys, keys.size, *found))
         return found
 
     def keys(self) -> np.ndarray:
@@ -220,11 +205,7 @@ class NativeTable:
         while True:
             out = np.empty(count.value, np.int64)
             capacity = out.size
-            check(
-                library.core().mxrec_table_keys(
-                    self._encoded, _pointer(out, _I64), ctypes.c_int64(capacity), ctypes.byref(count)
-                )
-            )
+            check(library.core().mxrec_table_keys(self.encoded, out, capacity, count))
             if count.value <= capacity:
                 return out[: count.value]
 
@@ -232,11 +213,7 @@ class NativeTable:
         """Up to `count` keys that have a row, int64, as good as drawn by lot, in a time that the table's size has no
         part in."""
         out, found = np.empty(count, np.int64), ctypes.c_int64()
-        check(
-            library.core().mxrec_table_some_keys(
-                self._encoded, _pointer(out, _I64), ctypes.c_int64(count), ctypes.byref(found)
-            )
-        )
+        check(library.core().mxrec_table_some_keys(self.encoded, out, count, found))
         return out[: found.value]
 
     def read(self, keys) -> tuple[np.ndarray, np.ndarray]:
@@ -244,15 +221,7 @@ class NativeTable:
         keys = np.ascontiguousarray(keys, np.int64).reshape(-1)
         values = np.empty((keys.size, 1 + len(self.slots), self.dim), np.float32)
         found = np.empty(keys.size, np.uint8)
-        check(
-            library.core().mxrec_table_read(
-                self._encoded,
-                _pointer(keys, _I64),
-                ctypes.c_int64(keys.size),
-                _pointer(values, _F32),
-                _pointer(found, _U8),
-            )
-        )
+        check(library.core().mxrec_table_read(self.encoded, keys, keys.size, values, found))
         return values, found.astype(bool)
 
     def write(self, keys, values) -> None:
@@ -262,36 +231,24 @@ class NativeTable:
         expected = (keys.size, 1 + len(self.slots), self.dim)
         if values.shape != expected:
             raise ValueError(f"table '{self.name}': values must have shape {expected}, got {values.shape}")
-        check(
-            library.core().mxrec_table_write(
-                self._encoded, _pointer(keys, _I64), ctypes.c_int64(keys.size), _pointer(values, _F32)
-            )
-        )
+        check(library.core().mxrec_table_write(self.encoded, keys, keys.size, values))
 
     def assign(self, keys: np.ndarray, embeddings: np.ndarray) -> None:
         """Gives keys, int64 [n] and none of them twice, their embeddings, float32 [n, dim].
 
         Slots of rows that are there stay, those of new rows have their initial values. After a failure, all is as
         before."""
-        check(
-            library.core().mxrec_table_assign(
-                self._encoded, _pointer(keys, _I64), ctypes.c_int64(keys.size), _pointer(embeddings, _F32)
-            )
-        )
+        check(library.core().mxrec_table_assign(self.encoded, keys, keys.size, embeddings))
 
     def erase(self, keys) -> int:
         """Removes the keys that are present; returns how many."""
         keys = np.ascontiguousarray(keys, np.int64).reshape(-1)
         erased = ctypes.c_int64()
-        check(
-            library.core().mxrec_table_erase(
-                self._encoded, _pointer(keys, _I64), ctypes.c_int64(keys.size), ctypes.byref(erased)
-            )
-        )
+        check(library.core().mxrec_table_erase(self.encoded, keys, keys.size, erased))
         return erased.value
 
     def clear(self) -> None:
-        check(library.core().mxrec_table_clear(self._encoded))
+        check(library.core().mxrec_table_clear(self.encoded))
 
 
 class Eviction:
@@ -307,21 +264,17 @@ class Eviction:
         check(
             library.core().mxrec_eviction_begin(
                 table.name.encode(),
-                ctypes.c_int32(self.SCORES[score]),
-                ctypes.c_double(threshold),
-                ctypes.c_int64(keep),
-                ctypes.byref(self._handle),
+                self.SCORES[score],
+                threshold,
+                keep,
+                self._handle,
             )
         )
 
     def run(self, rows: int) -> None:
         """Walks on over `rows` rows or a little more. No step of the table may be running."""
         done, evicted = ctypes.c_int32(), ctypes.c_int64()
-        check(
-            library.core().mxrec_eviction_run(
-                self._handle, ctypes.c_int64(rows), ctypes.byref(done), ctypes.byref(evicted)
-            )
-        )
+        check(library.core().mxrec_eviction_run(self._handle, rows, done, evicted))
         self.evicted, self.is_done = evicted.value, bool(done.value)
 
     def __del__(self):

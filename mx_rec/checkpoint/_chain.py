@@ -7,26 +7,32 @@ D/delta-sparse-model-30    what has changed since step 20
 A checkpoint that max_to_keep removes keeps its tables as long as a delta builds on them.
 """
 
+import dataclasses
+import functools
 import os
 from collections.abc import Collection, Mapping
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from mx_rec.checkpoint import _directory, _manifest
+from mx_rec.checkpoint._table_files import TableFiles
 
 
-class Link(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Link:
     """One checkpoint's tables."""
 
     directory: str
     manifest: Optional[_manifest.Manifest]  # None: written by the original SDK
 
-    @property
-    def tables(self) -> Mapping[str, Optional[_manifest.TableEntry]]:
-        """Its tables by name, each with its part of the manifest; None without one."""
+    @functools.cached_property
+    def tables(self) -> Mapping[str, TableFiles]:
+        """Its tables by name: of a delta, what has changed."""
         if self.manifest is not None:
-            return self.manifest.tables
-        names = sorted(os.listdir(self.directory))
-        return {name: None for name in names if os.path.isdir(os.path.join(self.directory, name, "key"))}
+            entries = self.manifest.tables
+        else:
+            names = sorted(os.listdir(self.directory))
+            entries = {name: None for name in names if os.path.isdir(os.path.join(self.directory, name, "key"))}
+        return {name: TableFiles(name, os.path.join(self.directory, name), entry) for name, entry in entries.items()}
 
     @property
     def is_delta(self) -> bool:

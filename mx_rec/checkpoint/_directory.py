@@ -19,7 +19,7 @@ import re
 from typing import NamedTuple, Optional
 
 from mx_rec._log import logger
-from mx_rec._native import checkpoint
+from mx_rec._native.file_facts import crc32c
 from mx_rec.checkpoint import _files, _owner
 
 _WHOLE, _DELTA = "sparse-", "delta-sparse-"
@@ -148,5 +148,5 @@ def crc32c_of(file) -> int:
     """The checksum of an open file from where it stands to its end."""
     crc = 0
     while block := file.read(1 << 22):
-        crc = checkpoint.crc32c(block, crc)
+        crc = crc32c(block, crc)
     return crc

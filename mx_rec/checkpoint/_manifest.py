@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import Optional
 
 from mx_rec import _check
-from mx_rec._native.checkpoint import FileFacts, crc32c
+from mx_rec._native.file_facts import FileFacts, crc32c
 from mx_rec._native.table import Tracking
 from mx_rec._version import VERSION
 from mx_rec.checkpoint import _fields as fields

@@ -13,14 +13,15 @@ from typing import Callable, Optional
 
 import numpy as np
 
-from mx_rec._native import checkpoint
-from mx_rec._native.checkpoint import FileFacts
+from mx_rec._native.file_facts import FileFacts, crc32c
 from mx_rec._native.table import Tracking
-from mx_rec.checkpoint import _files, _manifest, _thresholds
+from mx_rec.checkpoint import _files, _manifest
 from mx_rec.checkpoint._errors import DamagedError, damage, unreadable
 
 # A pickled copy of a table's rows, made by mx_rec.saver.sparse.export: in no manifest, and no damage.
 EXPORTED = "key-emb.npy"
+# Directories beside those of the slots (native/checkpoint/layout.h).
+_COLUMNS = {"table_2_threshold", "history_record", "last_step", "admission_filter", "deleted"}
 # Written by the original, if RECORD_KEY_COUNT=1, and read by nobody.
 _ORIGINAL_ONLY = {"key_count_map"}
 # Rows that tools handle at a time: a few MB of each column.
@@ -49,6 +50,11 @@ class TableFiles:
     path: str
     entry: Optional[_manifest.TableEntry]  # of the manifest, or None without one
 
+    @property
+    def directory(self) -> str:
+        """That of the checkpoint."""
+        return os.path.dirname(self.path)
+
     @functools.cached_property
     def rows(self) -> int:
         return self._attribute("key", 2)[0] if self.entry is None else self.entry.rows
@@ -70,12 +76,19 @@ class TableFiles:
     def slots(self) -> tuple[str, ...]:
         if self.entry is not None:
             return self.entry.slots
-        others = {"key", "embedding", *_ORIGINAL_ONLY, *_thresholds.COLUMNS}
+        others = {"key", "embedding", *_ORIGINAL_ONLY, *_COLUMNS}
         return tuple(sorted(name for name in self._columns_on_disk() if name not in others))
 
     @functools.cached_property
     def tracking(self) -> Optional[Tracking]:
         """Thresholds and clock; None if the table did not count its keys."""
+        found = self.thresholds
+        history = None if found is None or self.entry is not None else self.history()
+        return found if history is None else dataclasses.replace(found, now=history.now)
+
+    @functools.cached_property
+    def thresholds(self) -> Optional[Tracking]:
+        """The same without the clock where there is no manifest: it is with the history then."""
         if self.entry is not None:
             return self.entry.tracking
         path = self.data_file("table_2_threshold")
@@ -84,8 +97,7 @@ class TableFiles:
         numbers = self._map("table_2_threshold", np.int32)
         if numbers.size != 3 or (numbers[:2] < -1).any():
             raise damage(path, f"is damaged: expected 3 int32 from -1, got {numbers[:8].tolist()}")
-        history = self.history()
-        return Tracking(int(numbers[0]), int(numbers[1]), 1, 0, now=history.now if history else 0)
+        return Tracking(int(numbers[0]), int(numbers[1]), 1, 0)
 
     @property
     def links(self) -> list["TableFiles"]:
@@ -139,7 +151,7 @@ class TableFiles:
         """The paths of all files that belong to the table."""
         if self.entry is not None:
             return [os.path.join(self.path, name) for name in self.entry.files]
-        besides = sorted(column for column in {*_thresholds.COLUMNS, *_ORIGINAL_ONLY} if self._has(column))
+        besides = sorted(column for column in {*_COLUMNS, *_ORIGINAL_ONLY} if self._has(column))
         columns = ("key", "embedding", *self.slots, *besides)
         return [file for column in columns for file in (self.data_file(column), self.attribute_file(column))]
 
@@ -148,6 +160,13 @@ class TableFiles:
         known = {*self.files(), os.path.join(self.path, EXPORTED)}
         found = (os.path.join(folder, name) for folder, _, names in os.walk(self.path) for name in names)
         return sorted(path for path in found if path not in known)
+
+    def check_no_links(self) -> None:
+        """ValueError if a file of the table, or a directory above it in the checkpoint, is a symbolic link."""
+        named = {} if self.entry is None else self.entry.files
+        for column in {name.partition("/")[0] for name in named} or os.listdir(self.path):
+            for file in ("slice.data", "slice.attribute"):
+                _files.check_no_links(self.directory, self.name, column, file)
 
     def find(self, keys) -> dict[int, tuple["TableFiles", int]]:
         """{key: (files, row)} of those `keys` that have a row: where it is to be read."""
@@ -269,7 +288,7 @@ def check_content(path: str, facts: FileFacts, advance: Optional[Callable[[int],
         # Read, not mapped: a bad sector is then an error and not the end of the process.
         with open_file(path) as file:
             while count := file.readinto(block):
-                crc = checkpoint.crc32c(block[:count], crc)
+                crc = crc32c(block[:count], crc)
                 if advance is not None:
                     advance(count)
     except OSError as error:

@@ -12,6 +12,7 @@ from mx_rec.cli import _charts, _eviction_charts, _page, _profile, verify
 from mx_rec.cli._charts import brief, size, text
 from mx_rec.cli._steadily import steadily
 from mx_rec.reading import _reading
+from mx_rec.reading._verifying import Checker, Findings
 
 _DENSE = {"fits": "fits", "differs": "of another save", "missing": "missing", "unknown": "there, not recorded"}
 
@@ -100,7 +101,7 @@ class _Details:
     checkpoint: _reading.Checkpoint
     dense: str  # as it was when the rows were read
     profiles: dict[str, _profile.Profile]
-    findings: verify.Findings
+    findings: Findings
     is_checked: bool
 
     @property
@@ -111,7 +112,7 @@ class _Details:
 
 def _details(checkpoint, table, has_check):
     tables = checkpoint.tables if table is None else {table: checkpoint.table(table)}
-    findings = verify.Checker().check_with_bar(checkpoint) if has_check else verify.Findings()
+    findings = verify.check_with_bar(checkpoint, Checker()) if has_check else Findings()
     total, profiles = sum(map(_profile.work, tables.values())), {}
     with tqdm(total=total, desc="reading rows", unit=" rows", unit_scale=True, disable=None, leave=False) as bar:
         for name, its in tables.items():

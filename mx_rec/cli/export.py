@@ -7,9 +7,10 @@ import numpy as np
 from tqdm import tqdm
 
 from mx_rec.checkpoint import _table_files
-from mx_rec.checkpoint._errors import CheckpointError, DamagedError
-from mx_rec.cli import _original_layout, verify
+from mx_rec.checkpoint._errors import CheckpointError
+from mx_rec.cli import _original_layout
 from mx_rec.cli._steadily import steadily
+from mx_rec.reading import _verifying
 
 _DESCRIPTION = """\
 Writes the tables of a checkpoint as NumPy files, T.keys.npy (int64 [n]) and T.embedding.npy (float32 [n, dim]), or as
@@ -53,9 +54,7 @@ def _export(checkpoint, options, parquet, files):
     for table in [checkpoint.table(name) for name in names]:
         columns = ("embedding", *(table.slots if options.slots or is_original else ()))
         wanted = None if is_original else {"key", "deleted", *columns}
-        damage = [text for link in table.links for text in verify.check_table(link, wanted)]
-        if damage:
-            raise DamagedError("; ".join(damage))
+        _verifying.require_whole(table, wanted)
         with tqdm(total=table.rows, desc=table.name, unit=" rows", disable=None, leave=False) as bar:
             written = write(table, columns, files, bar.update)
         print(f"table '{table.name}': {table.rows:,} rows of dim {table.dim} -> {', '.join(written)}")

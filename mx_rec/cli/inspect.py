@@ -10,7 +10,7 @@ import numpy as np
 from mx_rec.checkpoint._errors import CheckpointError
 from mx_rec.cli import _html_report, _profile, verify
 from mx_rec.cli._steadily import steadily
-from mx_rec.reading import _reading
+from mx_rec.reading import _verifying
 
 _DESCRIPTION = """\
 Shows the tables of a checkpoint: rows, columns, sizes, the thresholds of admission and eviction, whether the dense part
@@ -74,7 +74,7 @@ def _show(checkpoint, options):
         _print_facts(facts)
     status = 0
     if not options.no_check:
-        findings = verify.Checker().check_with_bar(checkpoint)
+        findings = verify.check_with_bar(checkpoint, _verifying.Checker())
         facts["check"] = dataclasses.asdict(findings)
         status = 1 if findings.damage or findings.not_finite else 0
         if not options.json:
@@ -102,7 +102,7 @@ def _facts(checkpoint):
 
 def _link_facts(link):
     """One checkpoint of a delta's chain, by itself."""
-    tables = _reading.open_tables(link).values()
+    tables = link.tables.values()
     return {
         "directory": link.directory,
         "step": link.manifest.step,

@@ -17,7 +17,7 @@ from mx_rec.checkpoint import _chain, _directory, _owner
 from mx_rec.checkpoint import _files as _saver_files
 from mx_rec.checkpoint._errors import CheckpointError, DamagedError
 from mx_rec.cli import verify
-from mx_rec.reading import _finding, _reading
+from mx_rec.reading import _finding, _reading, _verifying
 from mx_rec.transaction import _lock, _recovery
 
 _DESCRIPTION = """\
@@ -60,7 +60,7 @@ def _prune(directory, is_locked, options):
     busy = {one.prefix for one in leftovers.busy}
     states = _read_states(directory)
     families = _families(directory)
-    checker = verify.Checker()
+    checker = _verifying.Checker()
     plans = [_plan(prefixes, options, states, busy, checker) for prefixes in families.values()]
     needed = _chain.needed(directory, {prefix for plan in plans for prefix in plan.remove})
     for plan in plans:
@@ -215,7 +215,7 @@ def _flaw(prefix, checker):
         checkpoint = _reading.open_checkpoint(prefix)
         if checkpoint.dense == "missing":
             return "without a dense part"
-        damage = checker.check_with_bar(checkpoint).damage
+        damage = verify.check_with_bar(checkpoint, checker).damage
     except DamagedError as error:
         damage = [str(error)]
     return "; ".join(damage) or None

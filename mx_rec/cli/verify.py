@@ -1,18 +1,14 @@
-"""`python -m mx_rec verify`: whether checkpoints are whole, and the check itself, which other commands make too."""
+"""`python -m mx_rec verify`: whether checkpoints are whole."""
 
-import dataclasses
-import itertools
 import os
-import re
-from typing import Callable, Optional
 
-import numpy as np
 from tqdm import tqdm
 
-from mx_rec.checkpoint import _chain, _manifest, _table_files
-from mx_rec.checkpoint._errors import CheckpointError, DamagedError
+from mx_rec.checkpoint._errors import CheckpointError
 from mx_rec.cli._steadily import steadily
-from mx_rec.reading import _finding, _reading
+from mx_rec.reading import _finding
+from mx_rec.reading._reading import Checkpoint
+from mx_rec.reading._verifying import Checker, Findings
 
 _DESCRIPTION = """\
 Checks every file of the tables against the size and CRC32C in the manifest, sizes against attributes, that no key
@@ -21,22 +17,6 @@ written by the same save; of a delta, also all that it builds on. Prints a line 
 one is damaged or has rows that are not finite. Of a checkpoint without a manifest, as the original SDK writes them,
 sizes and keys alone can be checked.
 """
-_KEYS_AT_ONCE = 1 << 24  # sorted in memory, 16 bytes each
-_MAX_COUNT = 2**32 - 1  # counts and steps (native/table/history.h)
-
-
-@dataclasses.dataclass
-class Findings:
-    """What is wrong with a checkpoint."""
-
-    damage: list[str] = dataclasses.field(default_factory=list)  # each names a file
-    not_finite: list[str] = dataclasses.field(default_factory=list)  # whole, but no model
-    warnings: list[str] = dataclasses.field(default_factory=list)
-
-    def add(self, other: "Findings") -> None:
-        self.damage += other.damage
-        self.not_finite += other.not_finite
-        self.warnings += other.warnings
 
 
 def add_command(commands) -> None:
@@ -67,7 +47,7 @@ def run(options) -> int:
 
 def _print_check(checkpoint, checker):
     """Prints a line; returns whether there is nothing to say against the checkpoint."""
-    findings = checker.check_with_bar(checkpoint)
+    findings = check_with_bar(checkpoint, checker)
     print(_line(checkpoint, findings))
     return not (findings.damage or findings.not_finite)
 
@@ -94,180 +74,8 @@ def _line(checkpoint, findings):
     return "; ".join([f"{checkpoint.directory}: {result}", *(f"warning: {text}" for text in findings.warnings)])
 
 
-class Checker:
-    """Checks checkpoints; what several of them build on, once."""
-
-    def __init__(self):
-        self._links: dict[str, tuple[Optional[_manifest.Manifest], Findings]] = {}  # by directory
-
-    def check_with_bar(self, checkpoint: _reading.Checkpoint) -> Findings:
-        """check(), with a progress bar where there is a terminal."""
-        manifests = [link.manifest for link in checkpoint.chain if self._known(link) is None]
-        entries = [entry for manifest in manifests if manifest is not None for entry in manifest.tables.values()]
-        total = sum(facts.bytes for entry in entries for facts in entry.files.values())
-        name = os.path.basename(checkpoint.directory)
-        with tqdm(total=total, desc=name, unit="B", unit_scale=True, disable=None, leave=False) as bar:
-            return self.check(checkpoint, bar.update)
-
-    def check(self, checkpoint: _reading.Checkpoint, advance: Optional[Callable[[int], object]] = None) -> Findings:
-        """Checks everything; calls `advance` with the number of bytes checked since its last call."""
-        findings = Findings()
-        for link in checkpoint.chain:
-            if self._known(link) is None:
-                self._links[link.directory] = (link.manifest, _check_link(link, advance))
-            findings.add(self._known(link))
-        if checkpoint.is_delta and not findings.damage:
-            findings.damage += [error for table in checkpoint.tables.values() for error in _errors(table.keys)]
-        if not findings.damage:
-            # Of the tables that the chain makes: what a later link has mended is no matter.
-            findings.not_finite += [line for table in checkpoint.tables.values() for line in _rows_not_finite(table)]
-        _check_dense(checkpoint, findings)
-        return findings
-
-    def _known(self, link):
-        """What was found in this directory; None if it was not looked at, or has another manifest since."""
-        manifest, findings = self._links.get(link.directory, (None, None))
-        return findings if manifest == link.manifest else None
-
-
-def _check_link(link, advance):
-    """What is wrong with the tables in one directory."""
-    findings, tables = Findings(), _reading.open_tables(link)
-    if link.manifest is None:
-        findings.warnings.append(f"no {_manifest.NAME}: sizes were checked, contents cannot be")
-        if not tables:
-            findings.damage.append(f"directory '{link.directory}' holds neither a {_manifest.NAME} nor tables")
-    for table in tables.values():
-        findings.damage += check_table(table, advance=advance)
-    foreign = [file for table in tables.values() for file in table.foreign_files()]
-    expected = {_manifest.NAME, *tables}
-    foreign += [os.path.join(link.directory, n) for n in os.listdir(link.directory) if n not in expected]
-    if foreign:
-        findings.warnings.append(f"not of this checkpoint: {', '.join(sorted(foreign))}")
-    return findings
-
-
-def check_table(table: _table_files.TableFiles, columns=None, advance=None) -> list[str]:
-    """What is wrong with a table, or with the `columns` of it that are named."""
-    damage, bad = [], set()
-    for name, facts in {} if table.entry is None else table.entry.files.items():
-        column = name.partition("/")[0]
-        if columns is not None and column not in columns:
-            continue
-        try:
-            _table_files.check_content(os.path.join(table.path, name), facts, advance)
-        except DamagedError as error:
-            damage.append(str(error))
-            bad.add(column)
-    checks = {"key": _check_keys, "embedding": lambda table: table.floats("embedding")}
-    checks |= {slot: lambda table, slot=slot: table.floats(slot) for slot in table.slots}
-    checks |= {"table_2_threshold": lambda table: table.tracking, "history_record": _check_history}
-    checks |= {"last_step": _check_steps, "admission_filter": lambda table: table.filter()}
-    checks |= {"deleted": lambda table: table.deleted()}
-    for column, look in checks.items():
-        if column in bad or (columns is not None and column not in columns):
-            continue  # told already, or not asked for
-        damage += _errors(lambda look=look: look(table))
-    return list(dict.fromkeys(damage))
-
-
-def _errors(look):
-    try:
-        look()
-    except DamagedError as error:
-        return [str(error)]
-    return []
-
-
-def _check_keys(table):
-    keys = table.keys()
-    # First among neighbours, of which the holes of a sparse file are full: then what is walked several times is as long
-    # as the file seems.
-    twin = next((twin for part in _table_files.chunks(len(keys)) if (twin := _twin(keys[part])) is not None), None)
-    count = -(-len(keys) // _KEYS_AT_ONCE)
-    for number in range(count) if twin is None else ():
-        twin = _twin(_keys_of_part(keys, number, count))
-        if twin is not None:
-            break
-    if twin is not None:
-        parts = _table_files.chunks(len(keys))
-        places = (part.start + at for part in parts for at in np.flatnonzero(keys[part] == twin))
-        rows = list(itertools.islice(places, 2))
-        raise DamagedError(
-            f"checkpoint file '{table.data_file('key')}' has the key {twin} twice, in rows {rows[0]} and {rows[1]}"
-        )
-
-
-def _twin(keys):
-    """A key that occurs twice; None if there is none."""
-    ordered = np.sort(keys)
-    twins = np.flatnonzero(ordered[1:] == ordered[:-1])
-    return int(ordered[twins[0]]) if len(twins) else None
-
-
-def _keys_of_part(keys, number, count):
-    """Of `count` parts that equal keys meet in, whatever the keys: one."""
-    found = []
-    for part in _table_files.chunks(len(keys)):
-        mixed = keys[part].view(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
-        found.append(keys[part][mixed % np.uint64(count) == number])
-    return np.concatenate(found)
-
-
-def _rows_not_finite(table):
-    """Of each column of floats, how many of its rows hold a NaN or an infinity, and the first key of these."""
-    for column in ("embedding", *table.slots):
-        values, count, first = table.floats(column), 0, None
-        for part in _table_files.chunks(table.rows):
-            bad = np.flatnonzero(~np.isfinite(values[part]).all(axis=1))
-            if len(bad) and first is None:
-                first = int(table.keys()[part.start + bad[0]])
-            count += len(bad)
-        if count:
-            rows = f"{count:,} of {table.rows:,} rows of '{column}'"
-            yield f"table '{table.name}': {rows} hold NaN or Inf, first key {first}"
-
-
-def _check_history(table):
-    history = table.history()
-    if history is None:
-        return
-    for part in _table_files.chunks(len(history.keys)):
-        key, count, time = history.keys[part], history.counts[part], history.times[part]
-        bad = np.flatnonzero((count < 0) | (count > _MAX_COUNT) | (time < 0))
-        if len(bad):
-            raise DamagedError(
-                f"checkpoint file '{table.data_file('history_record')}' is damaged: key {key[bad[0]]} has count "
-                f"{count[bad[0]]} and time {time[bad[0]]}"
-            )
-
-
-def _check_steps(table):
-    steps = table.last_steps()
-    if steps is None:
-        return
-    for part in _table_files.chunks(len(steps)):
-        bad = np.flatnonzero((steps[part] < 0) | (steps[part] > _MAX_COUNT))
-        if len(bad):
-            row = part.start + bad[0]
-            raise DamagedError(
-                f"checkpoint file '{table.data_file('last_step')}' is damaged: row {row} has step {steps[row]}"
-            )
-
-
-def _check_dense(checkpoint, findings):
-    prefix = checkpoint.dense_prefix
-    if checkpoint.dense == "missing":
-        users = [os.path.basename(path) for path in _chain.children(checkpoint.directory)]
-        reason = f"; its tables stay as {', '.join(users)} builds on them" if users else ""
-        findings.warnings.append(f"no dense part: '{prefix}.index' does not exist, or is no regular file{reason}")
-        return
-    if checkpoint.dense == "differs":
-        findings.damage.append(f"the dense part '{prefix}.index' was written by another save than these tables")
-    # Its own checksums are TensorFlow's to check, when it is restored; a file that was lost is seen by its number.
-    parent, name = os.path.split(prefix)
-    pattern = re.compile(re.escape(name) + r"\.data-(\d{5})-of-(\d{5})")
-    shards = [found.groups() for found in map(pattern.fullmatch, os.listdir(parent or ".")) if found]
-    count = int(shards[0][1]) if shards else 1
-    if {int(number) for number, _ in shards} != set(range(count)):
-        findings.damage.append(f"the dense part '{prefix}' has {len(shards)} of its {count} data files")
+def check_with_bar(checkpoint: Checkpoint, checker: Checker) -> Findings:
+    """What `checker` finds, with a progress bar where there is a terminal."""
+    name, total = os.path.basename(checkpoint.directory), checker.bytes_to_check(checkpoint)
+    with tqdm(total=total, desc=name, unit="B", unit_scale=True, disable=None, leave=False) as bar:
+        return checker.check(checkpoint, bar.update)

@@ -4,7 +4,6 @@ Imports no TensorFlow: the command line's tools start in a fraction of a second.
 """
 
 import dataclasses
-import os
 from collections.abc import Mapping, Sequence
 from typing import Optional, Union
 
@@ -78,7 +77,7 @@ def open_checkpoint(path: str) -> Checkpoint:
     directory = _finding.find(path)
     try:
         chain = _chain.links(directory)
-        tables = [open_tables(link) for link in chain]
+        tables = [link.tables for link in chain]
     except CheckpointError:
         raise
     except ValueError as error:
@@ -89,8 +88,3 @@ def open_checkpoint(path: str) -> Checkpoint:
     if len(chain) > 1:
         merged = {name: MergedTable([held[name] for held in tables]) for name in merged}
     return Checkpoint(chain, *_manifest.read_head(directory), merged)
-
-
-def open_tables(link: _chain.Link) -> dict[str, TableFiles]:
-    """The tables in one directory, as it has them: of a delta, what has changed."""
-    return {name: TableFiles(name, os.path.join(link.directory, name), entry) for name, entry in link.tables.items()}

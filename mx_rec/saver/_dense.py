@@ -1,7 +1,9 @@
 """The dense part of a checkpoint, opened: TensorFlow reads what was opened, not what has the name by then.
 
 TensorFlow opens files by name, when its restore op runs. Another process may have given the name to another save by
-that time. So the files are opened once, and TensorFlow is given links to them, in a directory of its own.
+that time. So the files are opened once, and TensorFlow is given links to them, in a directory of its own: it makes the
+names of index and data out of one prefix, so that no other name, as /proc/self/fd/7 is one, can stand for both. Tables
+need no links, as the core loads them from the files that it has opened.
 """
 
 import contextlib

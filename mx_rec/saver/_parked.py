@@ -15,7 +15,8 @@ from typing import Optional
 import tensorflow as tf
 
 from mx_rec._log import logger
-from mx_rec._native import checkpoint
+from mx_rec._native import reader as native_reader
+from mx_rec._native.snapshot import Snapshot
 from mx_rec._process import Part, part
 from mx_rec._tables import graphs
 from mx_rec.saver import _background
@@ -105,7 +106,7 @@ def put_aside(tables, graph) -> None:
                 one.root = tempfile.mkdtemp(prefix=_PREFIX, dir=one.directory)
                 _lock.acquire(one.root)
             path = os.path.join(one.root, name)
-            snapshot = checkpoint.Snapshot(table.native)
+            snapshot = Snapshot(table.native)
             try:
                 snapshot.write(path)
             finally:
@@ -137,7 +138,7 @@ def _put_back(one):
     tables = graphs.state(one.graph).tables
     for name, path in list(one.waiting.items()):
         native = tables[name].native
-        reader = checkpoint.Reader(native, path, {})
+        reader = native_reader.Reader(native, path, {})
         try:
             reader.load()
         finally:

@@ -1,25 +1,18 @@
-"""Restoring tables: everything is opened at once and verified before a table that holds something is touched.
-
-A table that holds nothing, as after the start of a process, is filled while its files are verified: they are read once,
-and it is emptied again if something is wrong.
-"""
+"""Restoring the tables of a model: whether a checkpoint is the one for it, and what deltas may build on afterwards."""
 
 import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Mapping
 from typing import Optional
 
 from mx_rec._log import logger
-from mx_rec._native import checkpoint
-from mx_rec._native.table import Tracking
+from mx_rec._native import snapshot
 from mx_rec._process import process
-from mx_rec.checkpoint import _chain, _directory, _files, _manifest, _thresholds
+from mx_rec.checkpoint import _chain, _directory, _manifest
 from mx_rec.reading._steady import Version
-from mx_rec.saver import _dense, _live, _parked, _tip
+from mx_rec.saver import _dense, _live, _loading, _parked, _tip
 from mx_rec.saver._lenient import allowed
-from mx_rec.saver._saving import table_directory
 
 
 class SparseDirectoryNotFoundError(FileNotFoundError, FileExistsError):
@@ -33,11 +26,7 @@ class Restore:
     version: Version
     chain: list[_chain.Link]
     tables: list  # those that it has
-    entries: Mapping[str, Optional[_manifest.TableEntry]]  # of its last link, by table; None: no manifest
-    to_load: list  # of `tables`, those that do not hold all of it already
-    untouched: list  # of these, those that hold nothing, whose files were verified as far as sizes tell
-    readers: Mapping[str, list[checkpoint.Reader]]  # of each table to load, those of the links
-    trackings: Mapping[str, Optional[Tracking]]  # of each table to load, as it was saved
+    to_load: list[_loading.TableLoad]  # of these, the ones that do not hold all of it already
     dense: Optional[_dense.DenseFiles]
 
 
@@ -61,31 +50,15 @@ def opened(version: Version, tables: list, wants_dense: bool, is_chosen: bool, g
             files.callback(dense.close)
         held = chain[-1].tables
         present = [table for table in tables if table.table_name in held]
-        to_load = [t for t in present if not _live.holds(t, _live.token(chain[-1], t.table_name), graph)]
-        readers = {table.table_name: open_readers(table, table.table_name, chain, files) for table in to_load}
+        to_load = [
+            _loading.open_table(table, table.table_name, chain, files)
+            for table in present
+            if not _live.holds(table, _live.token(chain[-1], table.table_name), graph)
+        ]
         version.confirm()
-        yield _verified(version, chain, tables, present, to_load, readers, dense, is_chosen)
-
-
-def open_readers(table, name: str, chain: list[_chain.Link], files: contextlib.ExitStack, rows_only: bool = False):
-    """The readers of what each link has of the table called `name` there, until `files` is closed."""
-    readers = []
-    for link in chain:
-        entry = link.tables[name]
-        expected = {} if entry is None else entry.files
-        path = table_directory(link.directory, name)
-        _check_no_links(link.directory, name, expected)
-        reader = checkpoint.Reader(table.native, path, expected, link.is_delta, rows_only)
-        files.callback(reader.close)
-        readers.append(reader)
-    return readers
-
-
-def _check_no_links(directory, name, expected):
-    columns = {file.partition("/")[0] for file in expected} or os.listdir(os.path.join(directory, name))
-    for column in columns:
-        for file in ("slice.data", "slice.attribute"):
-            _files.check_no_links(directory, name, column, file)
+        restore = Restore(version, chain, present, to_load, dense)
+        _verify(restore, tables, is_chosen)
+        yield restore
 
 
 def check_dense(link: _chain.Link, dense: Optional[_dense.DenseFiles]) -> None:
@@ -100,36 +73,32 @@ def check_dense(link: _chain.Link, dense: Optional[_dense.DenseFiles]) -> None:
         )
 
 
-def _verified(version, chain, tables, present, to_load, readers, dense, is_chosen):
-    may, held, directory = allowed(), chain[-1].tables, chain[-1].directory
+def _verify(restore, tables, is_chosen):
+    may, chain = allowed(), restore.chain
+    held, directory = chain[-1].tables, chain[-1].directory
     if chain[-1].manifest is None:
         logger.warning(
             "checkpoint '%s' has no %s (the original SDK writes none): sizes are checked, contents cannot be",
             directory,
             _manifest.NAME,
         )
-    check_dense(chain[-1], dense)
-    untouched, trackings = [], {}
+    check_dense(chain[-1], restore.dense)
+    loads = {load.table.table_name: load for load in restore.to_load}
     for table in tables:
         name = table.table_name
-        if table not in present:
+        if table not in restore.tables:
             _differ(
                 may.missing_tables,
                 f"checkpoint '{directory}': table '{name}' is not in it, only {sorted(held)}",
                 "missing_tables",
             )
             continue
-        is_untouched = table in to_load and table.native.facts().is_untouched
-        for number, link in enumerate(chain):
-            _check_table(link, table)
-            if table in to_load:
-                rows = readers[name][number].verify(contents=not is_untouched)
-                check_rows(link, name, rows)
-            _check_slots(link, table, may)
-        if table in to_load:
-            trackings[name] = _thresholds.saved(table, table_directory(directory, name), held[name])
-        if is_untouched:
-            untouched.append(table)
+        for link in chain:
+            _check_dim(link.tables[name], table)
+        if name in loads:
+            loads[name].verify()
+        for link in chain:
+            _check_slots(link.tables[name], table, may)
     unused = sorted(set(held) - {table.table_name for table in tables})
     if unused:
         _differ(
@@ -137,7 +106,6 @@ def _verified(version, chain, tables, present, to_load, readers, dense, is_chose
             f"checkpoint '{directory}': tables {unused} are not restored: the model, or the Saver, does not have them",
             "unused_tables",
         )
-    return Restore(version, chain, present, held, to_load, untouched, readers, trackings, dense)
 
 
 @contextlib.contextmanager
@@ -145,147 +113,73 @@ def loading(restore: Restore, graph):
     """Replaces the rows of the tables, and what they know of their keys, by those of the checkpoint: of tables that
     hold nothing before the body runs, of the others after it. If the files of the former turn out to be damaged, or the
     body raises, the tables are as they were."""
-    directory = restore.chain[-1].directory
+    last = restore.chain[-1]
     if not restore.to_load:
         if restore.tables:
-            logger.info("the tables hold what is in %s", directory)
+            logger.info("the tables hold what is in %s", last.directory)
         yield
         return
+
+    def prepare(tables):
+        _parked.put_aside(tables, graph)
+        _tip.set_current(None)
+
     started = time.monotonic()
-    others = [table for table in restore.to_load if table not in restore.untouched]
-    trackings = {table.table_name: table.native.tracking for table in restore.untouched}
-    try:
-        _load(restore, restore.untouched, graph)
-        seconds = time.monotonic() - started
+    with _loading.filling(restore.to_load, f"restore of '{last.directory}'", prepare):
+        dense_started = time.monotonic()
         yield
-    except BaseException:
-        for table in restore.untouched:
-            _undo(table, trackings[table.table_name])
-        raise
-    started = time.monotonic() - seconds
-    try:
-        _load(restore, others, graph)
-    except BaseException:
-        # All was verified; so the disk failed, or memory ended, or somebody pressed Ctrl-C.
-        logger.error(
-            "the restore of '%s' ended half way: tables %s may be empty, or of another state than the variables; "
-            "restore again before you train or save",
-            directory,
-            sorted(table.table_name for table in others),
-        )
-        raise
+        started += time.monotonic() - dense_started
+    tables = [load.table for load in restore.to_load]
+    for table in tables:
+        _live.note(table.table_name, _live.token(last, table.table_name), _live.state_of(table))
     _set_tip(restore)
     logger.info(
         "restored %d tables, %d rows in %.1f s: %s%s",
-        len(restore.to_load),
-        sum(table.native.facts().rows for table in restore.to_load),
+        len(tables),
+        sum(table.native.facts().rows for table in tables),
         time.monotonic() - started,
-        directory,
+        last.directory,
         "" if len(restore.chain) == 1 else f", a chain of {len(restore.chain)} checkpoints",
     )
-
-
-def _load(restore, tables, graph):
-    if not tables:
-        return
-    _parked.put_aside(tables, graph)
-    _tip.set_current(None)
-    for table in tables:
-        name = table.table_name
-        for reader in restore.readers[name]:
-            reader.load()
-        _check_whole(restore.chain[-1], table)
-        path = table_directory(restore.chain[-1].directory, name)
-        _thresholds.restore(table, path, restore.trackings[name])
-        _live.note(name, _live.token(restore.chain[-1], name), _live.state_of(table))
-
-
-def _check_whole(link, table):
-    """ValueError unless a chain has made a table of as many rows as its last link says."""
-    entry, rows = link.tables[table.table_name], table.native.facts().rows
-    if entry is not None and entry.table_rows not in (None, rows):
-        raise ValueError(
-            f"checkpoint '{link.directory}' contradicts those it builds on: table '{table.table_name}' has {rows} "
-            f"rows, expected {entry.table_rows} (table_rows in {_manifest.NAME}); restore another checkpoint"
-        )
-
-
-def _undo(table, tracking):
-    """Empties a table that was empty."""
-    table.native.clear()
-    _live.note(table.table_name, None, ())
-    if tracking is not None:
-        table.native.restore_tracking(tracking)
 
 
 def _set_tip(restore):
     """Where tables remember what changes, deltas may build on what was restored."""
     chain, config = restore.chain, process.config
-    if chain[-1].manifest is None or set(restore.entries) != {table.table_name for table in restore.tables}:
+    if chain[-1].manifest is None or set(chain[-1].tables) != {table.table_name for table in restore.tables}:
         return
     if _directory.parse(chain[-1].directory) is not None:
         return  # of an interrupted save: the next save gives it its name, and nothing would be found under this one
     # Rows that do not change would have no such slots in the chain.
-    if any(set(table.native.slots) - set(restore.entries[table.table_name].slots) for table in restore.tables):
+    if any(set(table.native.slots) - set(chain[-1].tables[table.table_name].slots) for table in restore.tables):
         return
     if config is not None and config.is_incremental_checkpoint:
         for table in restore.tables:
-            checkpoint.follow_changes(table.native, keys=True)
-    moments = {table.table_name: checkpoint.moment(table.native) for table in restore.tables}
+            snapshot.follow_changes(table.native, keys=True)
+    moments = {table.table_name: snapshot.moment(table.native) for table in restore.tables}
     if None not in moments.values():
         directories = tuple(link.directory for link in chain)
         _tip.set_current(_tip.Tip(directories[-1], restore.version.manifest_crc32c, moments, directories))
 
 
-def check_rows(link: _chain.Link, name: str, rows: int) -> None:
-    """ValueError unless the files of a table have as many rows as the manifest says."""
-    entry = link.tables[name]
-    if entry is not None and entry.rows != rows:
+def _check_dim(files, table):
+    if files.entry is not None and files.dim != table.native.dim:
         raise ValueError(
-            f"checkpoint '{link.directory}' is damaged: table '{name}' has {rows} rows in its files, {entry.rows} in "
-            f"{_manifest.NAME}; restore another checkpoint"
+            f"checkpoint '{files.directory}': table '{files.name}' has dim {files.dim} on disk, {table.native.dim} in "
+            "the model; create the table with the checkpoint's dim"
         )
 
 
-def check_room(table, directory: str, entry: Optional[_manifest.TableEntry]) -> None:
-    """MemoryError if a delta makes the table larger than it may become. Without one, loading its files tells."""
-    name, native = table.table_name, table.native
-    if entry is not None and entry.table_rows is not None and 0 < native.max_rows < entry.table_rows:
-        raise MemoryError(
-            f"table '{name}' may hold {native.max_rows} rows (device_vocabulary_size + host_vocabulary_size + "
-            f"ssd_vocabulary_size), but with '{directory}' it has {entry.table_rows}; raise device_vocabulary_size in "
-            "create_table, or call init(use_dynamic_expansion=True) to let tables grow"
-        )
-
-
-def _check_table(link, table):
-    name, native, directory = table.table_name, table.native, link.directory
-    entry = link.tables[name]
-    if entry is not None and entry.dim != native.dim:
-        raise ValueError(
-            f"checkpoint '{directory}': table '{name}' has dim {entry.dim} on disk, {native.dim} in the model; create "
-            "the table with the checkpoint's dim"
-        )
-    check_room(table, directory, entry)
-
-
-def _check_slots(link, table, may):
-    name, directory, entry = table.table_name, link.directory, link.tables[table.table_name]
-    held = slots_of(table_directory(directory, name), entry)
-    fresh = [slot for slot in table.native.slots if slot not in held]
+def _check_slots(files, table, may):
+    fresh = [slot for slot in table.native.slots if slot not in files.slots]
     if fresh:
-        optimizer = "an unknown one" if entry is None else entry.optimizer
+        optimizer = "an unknown one" if files.entry is None else files.optimizer
         _differ(
             may.other_optimizer,
-            f"checkpoint '{directory}': table '{name}' was saved by optimizer {optimizer} with slots {sorted(held)}; "
-            f"slots {fresh} of the model would start fresh",
+            f"checkpoint '{files.directory}': table '{files.name}' was saved by optimizer {optimizer} with slots "
+            f"{sorted(files.slots)}; slots {fresh} of the model would start fresh",
             "other_optimizer",
         )
-
-
-def slots_of(path: str, entry: Optional[_manifest.TableEntry]) -> set[str]:
-    """The optimizer slots that were saved with the table in `path`."""
-    return set(os.listdir(path)) - {"key", "embedding", *_thresholds.COLUMNS} if entry is None else set(entry.slots)
 
 
 def _differ(is_allowed, what, option):

@@ -9,7 +9,7 @@ from typing import Callable, Optional
 import tensorflow as tf
 
 from mx_rec._log import logger
-from mx_rec._native import checkpoint
+from mx_rec._native import snapshot as native_snapshot
 from mx_rec.checkpoint import _directory, _manifest
 from mx_rec.saver import _live, _tip
 from mx_rec.transaction._transaction import Transaction
@@ -37,7 +37,7 @@ class Saving:
     def __init__(self, plan: Plan, write_dense: Callable[[str], str]):
         self._plan = plan
         self._started = time.monotonic()
-        self._snapshots: dict[str, checkpoint.Snapshot] = {}
+        self._snapshots: dict[str, native_snapshot.Snapshot] = {}
         self._transaction = Transaction.begin(plan.prefix)
         try:
             self._take_snapshots()
@@ -79,10 +79,10 @@ class Saving:
             name = table.table_name
             table_directory(self._transaction.sparse, name)  # says if the name will not do
             if plan.while_training or plan.starts_chain or plan.parent is not None:
-                checkpoint.follow_changes(table.native, keys=plan.starts_chain or plan.parent is not None)
+                native_snapshot.follow_changes(table.native, keys=plan.starts_chain or plan.parent is not None)
             known = None if base is None else base.moments.get(name)
             since = None if plan.parent is None else plan.parent.moments[name]
-            snapshot = self._snapshots[name] = checkpoint.Snapshot(table.native, since, known)
+            snapshot = self._snapshots[name] = native_snapshot.Snapshot(table.native, since, known)
             self._states[name] = _live.state_of(table)
             self._entries[name] = _manifest.TableEntry(
                 dim=table.native.dim,

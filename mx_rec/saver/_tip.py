@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
-from mx_rec._native import checkpoint
+from mx_rec._native import snapshot
 from mx_rec._process import Part, part
 from mx_rec.checkpoint import _chain, _directory, _manifest
 
@@ -59,6 +59,6 @@ def why_not(prefix: str, tables) -> Optional[str]:
     if names & {os.path.basename(link) for link in tip.chain}:
         return "it would replace a checkpoint that it builds on"
     for table in tables:
-        if not checkpoint.knows_since(table.native, tip.moments[table.table_name]):
+        if not snapshot.knows_since(table.native, tip.moments[table.table_name]):
             return f"table '{table.table_name}' no longer knows what has changed since the last one"
     return None

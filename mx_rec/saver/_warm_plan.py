@@ -194,7 +194,7 @@ def _table_source(table, source, directory):
             f"{what}: checkpoint '{source.prefix}' has no table '{name}', only {sorted(held)}; select other tables in "
             "`vars_to_warm_start`, or name the table it was in `var_name_to_prev_var_name`"
         )
-    entry = held[name]
+    entry = held[name].entry
     if entry is not None and entry.dim != table.embedding_size:
         raise ValueError(
             f"{what} has dim {table.embedding_size}, table '{name}' of checkpoint '{source.prefix}' has dim {entry.dim}"

@@ -7,21 +7,17 @@ import contextlib
 import contextvars
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Union
 
 import tensorflow as tf
 from tensorflow.python.training import warm_starting_util
 
 from mx_rec import _check, _process
 from mx_rec._log import logger
-from mx_rec._native import checkpoint
-from mx_rec._native.table import Tracking
 from mx_rec._tables import graphs
 from mx_rec._tf.patch import Patch
-from mx_rec.checkpoint import _thresholds
 from mx_rec.reading import _steady
-from mx_rec.saver import _dense, _parked, _restoring, _warm_plan
-from mx_rec.saver._saving import table_directory
+from mx_rec.saver import _dense, _loading, _parked, _restoring, _warm_plan
 
 __all__ = ["rows_only", "warm_start"]
 
@@ -74,59 +70,65 @@ def warm_start(
     if not graphs.tables_here("warm_start") and not isinstance(ckpt_to_initialize_from, (list, tuple)):
         return stock(*settings)
     graph = tf.compat.v1.get_default_graph()
-    with contextlib.ExitStack() as files:
-        opened = [_open(source, is_rows_only, files) for source in _warm_plan.sources_of(*settings)]
-        for one in opened:
-            plan = one.plan
-            for name in plan.ignored:
-                logger.warning("warm start from '%s': the vocabulary of table '%s' is ignored", plan.source.path, name)
-            if _wants_dense(plan):
-                stock(_readable(one, graph), plan.selector, plan.vocab_info, plan.previous_names)
+
+    def prepare(tables):
+        _parked.put_aside(tables, graph)
+        for table in tables:
+            table.native.clear()  # what it has counted, too
+
+    with contextlib.ExitStack() as files, contextlib.ExitStack() as dense_files:
+        opened = [_open(source, is_rows_only, files, dense_files) for source in _warm_plan.sources_of(*settings)]
         # A load replaces the whole table, so only the last one counts.
-        final = {rows.found.table.table_name: rows for one in opened for rows in one.tables}
-        _parked.put_aside([rows.found.table for rows in final.values()], graph)
-        loaded = [(rows.found, *_load(rows, is_rows_only)) for rows in final.values()]
-        for rows in final.values():
-            rows.found.table.warm_started = rows.found.table.content()
-    _report([one.plan for one in opened], loaded)
-
-
-class _Rows(NamedTuple):
-    """A table and its files, which are open and verified."""
-
-    found: _warm_plan.TableSource
-    readers: list[checkpoint.Reader]  # of the links
-    tracking: Optional[Tracking]  # as it was saved
+        final = {found.table.table_name: (found, load) for one in opened for found, load in one.tables}
+        loads = [load for _, load in final.values()]
+        for load in (load for one in opened for _, load in one.tables if load not in loads):
+            load.verify_contents()
+        with _loading.filling(loads, "warm start", prepare):
+            for one in opened:
+                plan = one.plan
+                for name in plan.ignored:
+                    logger.warning(
+                        "warm start from '%s': the vocabulary of table '%s' is ignored", plan.source.path, name
+                    )
+                if _wants_dense(plan):
+                    stock(one.dense_prefix, plan.selector, plan.vocab_info, plan.previous_names)
+        # TensorFlow reads the dense part when the variables of the graph are initialized.
+        weakref.finalize(graph, dense_files.pop_all().close)
+    for load in loads:
+        load.table.warm_started = load.table.content()
+    _report([one.plan for one in opened], [(found, *_size(load)) for found, load in final.values()])
 
 
 class _Opened(NamedTuple):
     """A checkpoint whose files are open."""
 
     plan: _warm_plan.Plan
-    tables: list[_Rows]
-    dense_prefix: str
-    dense: Optional[_dense.DenseFiles]  # None: no matter which save it is of
+    tables: list[tuple[_warm_plan.TableSource, _loading.TableLoad]]
+    dense_prefix: str  # that TensorFlow can read
 
 
-def _open(source, is_rows_only, files) -> _Opened:
-    """Opens what the settings select of a checkpoint, until `files` is closed, and verifies it."""
+def _open(source, is_rows_only, files, dense_files) -> _Opened:
+    """Opens what the settings select of a checkpoint, until `files` and `dense_files` are closed, and verifies it."""
 
     def read(version):
-        with contextlib.ExitStack() as own:
+        with contextlib.ExitStack() as own, contextlib.ExitStack() as own_dense:
             plan = _warm_plan.plan_of(source, version.location.sparse)
-            readers = [
-                _restoring.open_readers(found.table, found.name, found.chain, own, is_rows_only)
+            tables = [
+                (found, _loading.open_table(found.table, found.name, found.chain, own, is_rows_only))
                 for found in plan.tables
             ]
+            # Without tables it does not matter which save the dense part is of.
             dense = _dense.open_files(version.location.dense) if plan.tables and _wants_dense(plan) else None
             if dense is not None:
-                own.callback(dense.close)
+                own_dense.callback(dense.close)
             version.confirm()
             if plan.tables:
                 _restoring.check_dense(plan.tables[0].chain[-1], dense)
-            tables = [_verified(*each, is_rows_only) for each in zip(plan.tables, readers)]
+            for _, load in tables:
+                load.verify()
             files.push(own.pop_all())
-        return _Opened(plan, tables, version.location.dense, dense)
+            dense_files.push(own_dense.pop_all())
+        return _Opened(plan, tables, version.location.dense if dense is None else dense.readable)
 
     return _steady.steadily(source.prefix, read)
 
@@ -135,41 +137,13 @@ def _wants_dense(plan):
     return plan.variables or plan.previous_names or plan.vocab_info
 
 
-def _verified(found, readers, is_rows_only):
-    for link, reader in zip(found.chain, readers):
-        _restoring.check_room(found.table, link.directory, link.tables[found.name])
-        _restoring.check_rows(link, found.name, reader.verify())
-    last = found.chain[-1]
-    path = table_directory(last.directory, found.name)
-    tracking = None if is_rows_only else _thresholds.saved(found.table, path, last.tables[found.name])
-    return _Rows(found, readers, tracking)
-
-
-def _readable(one, graph):
-    """The dense part's prefix for TensorFlow, which reads it when the variables of `graph` are initialized: so the
-    files stay open as long as the graph lives."""
-    if one.dense is None:
-        return one.dense_prefix
-    kept = _dense.open_files(one.dense.readable)
-    weakref.finalize(graph, kept.close)
-    return kept.readable
-
-
-def _load(rows, is_rows_only):
+def _size(load):
     """(rows, bytes) that the table got."""
-    found, native = rows.found, rows.found.table.native
-    native.clear()
-    for reader in rows.readers:
-        reader.load()
-    if not is_rows_only:
-        last = found.chain[-1]
-        path = table_directory(last.directory, found.name)
-        _thresholds.restore(found.table, path, rows.tracking)
-        slots = _restoring.slots_of(path, last.tables[found.name])
-        fresh = [slot for slot in native.slots if slot not in slots]
-        if fresh:
-            logger.info("warm start: slots %s of table '%s' start fresh", fresh, found.table.table_name)
-    width = native.dim * (1 if is_rows_only else 1 + len(native.slots))
+    native = load.table.native
+    fresh = [] if load.rows_only else [slot for slot in native.slots if slot not in load.files[-1].slots]
+    if fresh:
+        logger.info("warm start: slots %s of table '%s' start fresh", fresh, load.table.table_name)
+    width = native.dim * (1 if load.rows_only else 1 + len(native.slots))
     count = native.facts().rows
     return count, count * (8 + 4 * width)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from mx_rec._native import checkpoint
+from mx_rec._native.snapshot import Snapshot
 from mx_rec._process import process
 from mx_rec._tf import patches
 from mx_rec.saver import export, wait
@@ -39,13 +39,13 @@ def started():
 @pytest.fixture
 def gate(monkeypatch):
     """Writing of tables waits until it is set."""
-    opened, write = threading.Event(), checkpoint.Snapshot.write
+    opened, write = threading.Event(), Snapshot.write
 
     def held(self, directory):
         assert opened.wait(60)
         return write(self, directory)
 
-    monkeypatch.setattr(checkpoint.Snapshot, "write", held)
+    monkeypatch.setattr(Snapshot, "write", held)
     yield opened
     opened.set()
 
@@ -270,7 +270,7 @@ def test_a_failure_at_the_end_is_told_and_all_is_freed(failing):
 SCRIPT = """
 import sys, threading
 import numpy as np, tensorflow as tf
-from mx_rec._native import checkpoint
+from mx_rec._native.snapshot import Snapshot
 from mx_rec.core.embedding import create_table
 from mx_rec.util.initialize import init
 
@@ -280,13 +280,13 @@ init(is_async_checkpoint=True)
 table = create_table(tf.int64, 4, "t", v1.zeros_initializer(), device_vocabulary_size=1000)
 v1.train.get_or_create_global_step()
 table.native.write(np.arange(500), np.ones((500, 1, 4), np.float32))
-write = checkpoint.Snapshot.write
+write = Snapshot.write
 
 def held(self, directory):
     threading.main_thread().join()  # until nothing but this thread is left of the script
     return write(self, directory)
 
-checkpoint.Snapshot.write = held
+Snapshot.write = held
 with v1.Session() as session:
     session.run(v1.global_variables_initializer())
     v1.train.Saver().save(session, sys.argv[1] + "/model", global_step=1)
@@ -311,7 +311,7 @@ INTERRUPTED = """
 import os, sys, threading, time
 import numpy as np, tensorflow as tf
 from mx_rec import saver
-from mx_rec._native import checkpoint
+from mx_rec._native.snapshot import Snapshot
 from mx_rec.core.embedding import create_table
 from mx_rec.saver import _background
 from mx_rec.util.initialize import init, terminate_config_initializer
@@ -321,7 +321,7 @@ v1.disable_eager_execution()
 init(is_async_checkpoint=True)
 table = create_table(tf.int64, 4, "t", v1.zeros_initializer(), device_vocabulary_size=1000)
 table.native.write(np.arange(500), np.ones((500, 1, 4), np.float32))
-write = checkpoint.Snapshot.write
+write = Snapshot.write
 
 def held(self, directory):
     while not os.path.exists(sys.argv[1] + "/go"):
@@ -335,7 +335,7 @@ class Told(threading.Event):
 
 Save = _background._Save
 _background._Save = lambda what: Save(what, ended=Told())
-checkpoint.Snapshot.write = held
+Snapshot.write = held
 with v1.Session() as session:
     session.run(v1.global_variables_initializer())
     saver_of_all = v1.train.Saver()

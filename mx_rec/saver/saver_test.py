@@ -15,11 +15,11 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.training import saver as tf_saver
 
-from mx_rec._native import checkpoint
+from mx_rec._native import file_facts
 from mx_rec._native import table as native_table
 from mx_rec._process import process
 from mx_rec._tf import patches
-from mx_rec.saver import _restoring, saver
+from mx_rec.saver import _loading, _restoring, saver
 from mx_rec.saver._lenient import Allowed, allowed, lenient
 from mx_rec.transaction import _lock
 
@@ -220,7 +220,7 @@ def test_the_manifest_tells_what_is_there(tmp_path):
         "optimizer": "LazyAdam",
     }
     data = (tmp_path / "sparse-model-7/user/key/slice.data").read_bytes()
-    assert entry["files"]["key/slice.data"] == {"bytes": 24, "crc32c": f"{checkpoint.crc32c(data):08x}"}
+    assert entry["files"]["key/slice.data"] == {"bytes": 24, "crc32c": f"{file_facts.crc32c(data):08x}"}
     assert len(entry["files"]) == 8
 
 
@@ -648,7 +648,7 @@ def test_bad_thresholds_of_the_original_are_told_before_a_table_is_touched(saved
 def test_files_are_loaded_through_the_handles_that_were_verified(saved, monkeypatch):
     """Both halves are replaced by other ones, under the same names, between verification and loading."""
     model, s, path, directory = saved
-    load = _restoring._load
+    load = _loading.TableLoad.load
 
     def replaced_first(*arguments):
         if directory.exists():
@@ -656,7 +656,7 @@ def test_files_are_loaded_through_the_handles_that_were_verified(saved, monkeypa
                 half.rename(half.parent / f"before-{half.name}")
         return load(*arguments)
 
-    monkeypatch.setattr(_restoring, "_load", replaced_first)
+    monkeypatch.setattr(_loading.TableLoad, "load", replaced_first)
     s.restore(model.session, path)
     assert model.get() == (1.0, [1.0, 1.0])
     native_table.clear_all()  # and so does a restore into empty tables

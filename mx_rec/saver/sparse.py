@@ -8,7 +8,7 @@ import numpy as np
 from mx_rec import _check
 from mx_rec._log import logger
 from mx_rec.checkpoint import _table_files
-from mx_rec.reading import _reading
+from mx_rec.reading import _reading, _verifying
 from mx_rec.saver import _background, saver
 
 
@@ -49,11 +49,7 @@ def export(table_list: Optional[list[str]] = None) -> int:
 
 
 def _write(table):
-    for link in table.links:
-        for column in ("key", "embedding", "deleted"):
-            facts = None if link.entry is None else link.entry.files.get(f"{column}/slice.data")
-            if facts is not None:
-                _table_files.check_content(link.data_file(column), facts)
+    _verifying.require_whole(table, ("key", "embedding", "deleted"))
     rows = dict(zip(table.keys().view(np.uint64), np.array(table.floats("embedding")[:])))
     path = os.path.join(table.path, _table_files.EXPORTED)
     temporary = f"{path}.tmp-{os.getpid()}"

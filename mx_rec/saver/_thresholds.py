@@ -2,28 +2,23 @@
 the rows."""
 
 import dataclasses
-import os
 from typing import Optional
-
-import numpy as np
 
 from mx_rec._log import logger
 from mx_rec._native.table import Tracking
-
-# Directories beside those of the slots (native/checkpoint/layout.h).
-COLUMNS = {"table_2_threshold", "history_record", "last_step", "admission_filter", "deleted"}
+from mx_rec.checkpoint._table_files import TableFiles
 
 
-def saved(table, path, entry) -> Optional[Tracking]:
-    """What `path` says of the tracking of `table`; `entry` is its part of the manifest, or None. ValueError if the
-    table cannot take it."""
-    now = table.native.tracking
-    found = _of_original(path, now) if entry is None else entry.tracking
+def saved(table, files: TableFiles) -> Optional[Tracking]:
+    """What a checkpoint says of the tracking of `table`. ValueError if the table cannot take it."""
+    now, found = table.native.tracking, files.thresholds
     if found is not None and now is not None:
+        if files.entry is None:  # the original has no coefficient
+            found = dataclasses.replace(found, coefficient=now.coefficient, step=now.step)
         try:
             table.native.check_tracking(found)
         except ValueError as error:
-            raise ValueError(f"checkpoint '{path}' is damaged: {error}") from error
+            raise ValueError(f"checkpoint '{files.path}' is damaged: {error}") from error
     return found
 
 
@@ -66,15 +61,3 @@ def restore(table, path, saved: Optional[Tracking]) -> None:
             now.filter_bytes,
         )
     native.restore_tracking(saved)
-
-
-def _of_original(path, now) -> Optional[Tracking]:
-    """The thresholds of a directory that the original wrote: three int32, and no coefficient."""
-    file = os.path.join(path, "table_2_threshold", "slice.data")
-    if not os.path.exists(file):
-        return None
-    numbers = np.fromfile(file, np.int32)
-    if numbers.size != 3 or (numbers[:2] < -1).any():
-        raise ValueError(f"checkpoint file '{file}' is damaged: expected 3 int32 from -1, got {numbers.tolist()}")
-    saved = Tracking(int(numbers[0]), int(numbers[1]), 1, 0)
-    return saved if now is None else dataclasses.replace(saved, coefficient=now.coefficient, step=now.step)

@@ -1,0 +1,73 @@
+"""The C interface of the core, native/capi/*.h: a prototype for each function, by which ctypes checks and converts.
+
+NumPy arrays are passed as they are; one of another type, or with gaps, is a ctypes.ArgumentError.
+"""
+
+import ctypes
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+
+import numpy as np
+
+Int64s = np.ctypeslib.ndpointer(np.int64, flags="C_CONTIGUOUS")
+Floats = np.ctypeslib.ndpointer(np.float32, flags="C_CONTIGUOUS")
+Bytes = np.ctypeslib.ndpointer(np.uint8, flags="C_CONTIGUOUS")
+_Int32, _Int64, _Handle, _Texts = (POINTER(kind) for kind in (c_int32, c_int64, c_void_p, c_char_p))
+
+
+class CheckpointFile(ctypes.Structure):
+    """mxrec_checkpoint_file."""
+
+    _fields_ = [("name", ctypes.c_char * 272), ("bytes", c_int64), ("crc32c", c_uint32)]
+
+
+_Files = POINTER(CheckpointFile)
+
+# By name: the type of the result, then those of the arguments. A result of c_int is a status (errors.py).
+PROTOTYPES = {
+    # capi.h
+    "mxrec_last_error": (c_char_p,),
+    "mxrec_table_create": (
+        *(c_int, c_char_p, c_int32, c_int64, c_int64, c_int32, c_float, c_float, c_float, c_uint64),
+        *(POINTER(c_float), c_int64, Int64s, c_int64, c_int64, c_int64, _Texts, c_int32),
+    ),
+    "mxrec_table_set_slots": (c_int, c_char_p, c_int32, _Texts, POINTER(c_float)),
+    "mxrec_table_slot_name": (c_int, c_char_p, c_int32, c_char_p, c_int64),
+    "mxrec_table_facts": (c_int, c_char_p, _Int64),
+    "mxrec_table_tier": (c_int, c_char_p, _Int64),
+    "mxrec_table_track": (c_int, c_char_p, _Int64),
+    "mxrec_table_tracking": (c_int, c_char_p, _Int64),
+    "mxrec_table_check_tracking": (c_int, c_char_p, c_int64, c_int64, c_int64, c_int64),
+    "mxrec_table_restore_tracking": (c_int, c_char_p, c_int64, c_int64, c_int64, c_int64),
+    "mxrec_table_history": (c_int, c_char_p, Int64s, c_int64, Int64s, Int64s, Int64s),
+    "mxrec_eviction_begin": (c_int, c_char_p, c_int32, c_double, c_int64, _Handle),
+    "mxrec_eviction_run": (c_int, c_void_p, c_int64, _Int32, _Int64),
+    "mxrec_eviction_end": (None, c_void_p),
+    "mxrec_table_read": (c_int, c_char_p, Int64s, c_int64, Floats, Bytes),
+    "mxrec_table_write": (c_int, c_char_p, Int64s, c_int64, Floats),
+    "mxrec_table_assign": (c_int, c_char_p, Int64s, c_int64, Floats),
+    "mxrec_table_keys": (c_int, c_char_p, Int64s, c_int64, _Int64),
+    "mxrec_table_some_keys": (c_int, c_char_p, Int64s, c_int64, _Int64),
+    "mxrec_table_erase": (c_int, c_char_p, Int64s, c_int64, _Int64),
+    "mxrec_table_clear": (c_int, c_char_p),
+    "mxrec_keep_freed_memory": (None,),
+    "mxrec_registry_clear": (None,),
+    # checkpoint_capi.h
+    "mxrec_snapshot_take": (c_int, c_char_p, c_int64, c_int32, _Handle, _Int64),
+    "mxrec_snapshot_write": (c_int, c_void_p, c_char_p, _Int64, _Files, c_int32, _Int32),
+    "mxrec_snapshot_end": (None, c_void_p),
+    "mxrec_table_follow_changes": (c_int, c_char_p, c_int32),
+    "mxrec_table_moment": (c_int, c_char_p, _Int64),
+    "mxrec_table_knows_since": (c_int, c_char_p, c_int64, _Int32),
+    "mxrec_reader_open": (c_int, c_char_p, c_char_p, c_int32, c_int32, _Files, c_int32, _Handle),
+    "mxrec_reader_verify": (c_int, c_void_p, c_int32, _Int64),
+    "mxrec_reader_load": (c_int, c_void_p, _Int64),
+    "mxrec_reader_close": (None, c_void_p),
+    "mxrec_crc32c": (c_uint32, c_uint32, c_void_p, c_int64),
+}
+
+
+def apply(library: ctypes.CDLL) -> None:
+    """Gives the functions of the core their prototypes."""
+    for name, (result, *arguments) in PROTOTYPES.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
