@@ -111,14 +111,15 @@ build/bench/all: FORCE | $(TOOLS)
 	$(call core,-DCMAKE_BUILD_TYPE=Release -DMXREC_BUILD_BENCH=ON)
 FORCE:
 
+# Only root installs packages of the system; anybody else is told what to install, and never asked for a password.
+apt_install = { apt-get install -y -qq --no-install-recommends $(1) || \
+	{ apt-get update -qq && apt-get install -y -qq --no-install-recommends $(1); }; } >/dev/null 2>&1
+
 # A GoogleTest that is not in the compiler's own path is found through CMAKE_PREFIX_PATH.
 .PHONY: googletest
 googletest:
 	@[ -n "$$CMAKE_PREFIX_PATH$$GTest_ROOT" ] || echo '#include <gtest/gtest.h>' | $(CXX) -E -x c++ - >/dev/null 2>&1 || { \
-	  echo '== installing GoogleTest (libgtest-dev)'; \
-	  sudo=; [ "$$(id -u)" = 0 ] || sudo='sudo -n'; \
-	  { $$sudo apt-get install -y -qq libgtest-dev || \
-	    { $$sudo apt-get update -qq && $$sudo apt-get install -y -qq libgtest-dev; }; } >/dev/null 2>&1 || { \
+	  { [ "$$(id -u)" = 0 ] && echo '== installing GoogleTest (libgtest-dev)' && $(call apt_install,libgtest-dev); } || { \
 	  echo 'GoogleTest is missing and could not be installed: install it (Debian, Ubuntu: apt-get install libgtest-dev;' >&2; \
 	  echo 'Fedora: dnf install gtest-devel), or set CMAKE_PREFIX_PATH to where it is' >&2; exit 1; }; }
 
@@ -127,12 +128,8 @@ HAS_CLANG = echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, long) { ret
 	clang++ -fsanitize=fuzzer,address -x c++ - -o build/fuzz/probe 2>/dev/null
 fuzz: | $(TOOLS)
 	@mkdir -p build/fuzz/seeds build/fuzz/corpus
-	@$(HAS_CLANG) || { \
-	  echo '== installing Clang with libFuzzer'; \
-	  sudo=; [ "$$(id -u)" = 0 ] || sudo='sudo -n'; \
-	  install() { $$sudo apt-get install -y -qq --no-install-recommends "$$@" || \
-	    { $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends "$$@"; }; }; \
-	  { install clang && install "libclang-rt-$$(clang++ -dumpversion | cut -d. -f1)-dev"; } >/dev/null 2>&1 || true; }
+	@$(HAS_CLANG) || { [ "$$(id -u)" = 0 ] && echo '== installing Clang with libFuzzer' && $(call apt_install,clang) && \
+	  $(call apt_install,"libclang-rt-$$(clang++ -dumpversion | cut -d. -f1)-dev"); } || true
 	@if $(HAS_CLANG); then \
 	  $(MAKE) --no-print-directory build/fuzz/reader_fuzz && \
 	  build/fuzz/reader_fuzz --seeds=build/fuzz/seeds && \
