@@ -16,10 +16,11 @@ class Tally {
  public:
   Tally() = default;
 
-  // Of table `t` of the plan, which must outlive it; `name` is for messages. `coefficient`: what one occurrence counts.
-  // InvalidArgument if a time is not positive, if there is none and `needs_time`, or if there is one for each sample
-  // and a feature has another number of samples, or the features do not cover the table's positions one after another.
-  // (Not Aborted, as in the original: a monitored session takes that for a lost machine and starts over, for ever.)
+  // Makes the tally of table `t` of the plan, which must outlive it; `name` is for messages. `coefficient`: what one
+  // occurrence counts. InvalidArgument if a time is not positive, if there is none and `needs_time`, or if there is one
+  // for each sample and a feature has another number of samples, or the features do not cover the table's positions one
+  // after another. (Not Aborted, as in the original: a monitored session takes that for a lost machine and starts over,
+  // for ever.)
   static Status Make(const Plan& plan, int64_t t, const std::string& name, int64_t coefficient, bool needs_time,
                      Tally* tally);
 

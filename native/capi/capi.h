@@ -68,8 +68,8 @@ int mxrec_table_assign(const char* name, const int64_t* keys, int64_t n, const f
 // only the first are written).
 int mxrec_table_keys(const char* name, int64_t* out, int64_t capacity, int64_t* n);
 
-// Some keys that have a row, as good as drawn by lot: out [capacity]; *n receives their number, less than capacity if
-// there are no more. Takes as long for a large table as for a small one.
+// Some keys that have a row, as good as a random sample: out [capacity]; *n receives their number, less than capacity
+// if there are no more. Takes as long for a large table as for a small one.
 int mxrec_table_some_keys(const char* name, int64_t* out, int64_t capacity, int64_t* n);
 
 int mxrec_table_erase(const char* name, const int64_t* keys, int64_t n, int64_t* erased);

@@ -52,7 +52,7 @@ class HistoryWriter {
   ColumnOutput history_, steps_, filter_;
 };
 
-// What a directory knows of a table's keys; files that are absent are what the table then does not know.
+// What a directory knows of a table's keys. Files may be absent: the table then does not know what they would tell.
 class HistoryReader {
  public:
   // Maps the files that `table` has a use for: none if it does not track its keys; and only of columns for which

@@ -48,9 +48,9 @@ class TableReader {
   Status Verify(const std::vector<CheckpointFile>& expected, bool contents, const ParallelFor& parallel);
 
   // Replaces all rows of the table, and what it knows of its keys, by those of the files; those of a delta join the
-  // ones that are there. With `expected`, it is Verify, too: it fails as that would. Else contents are Verify's
-  // business. If it fails, the table is as it was, or empty. REQUIRES: `table` is the one given to Open; no step is
-  // running.
+  // ones that are there. With `expected`, it also verifies, and fails as Verify would; without, it relies on Verify
+  // for the contents. If it fails, the table is as it was, or empty. REQUIRES: `table` is the one given to Open; no
+  // step is running.
   Status Load(Table* table, const std::vector<CheckpointFile>& expected, const ParallelFor& parallel);
 
   int64_t rows() const { return rows_; }  // valid after Verify or Load succeeded

@@ -7,7 +7,7 @@
 //   │ ...              │  │                  │
 //   └──────────────────┘  └──────────────────┘
 //
-// A row is a 32-bit number; its address never changes while it lives. Whose row it is the key index knows alone. Shards
+// A row is a 32-bit number; its address never changes while it lives. Only the key index knows whose row it is. Shards
 // take rows in runs of kRun, so a shard allocates without talking to the others and small tables stay small. Freed rows
 // are reused by the shard that owned them. Rows that a shard takes fresh have ascending numbers.
 //

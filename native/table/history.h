@@ -54,7 +54,7 @@ class History {
   int64_t now() const { return now_.load(std::memory_order_relaxed); }
   uint32_t step() const { return step_.load(std::memory_order_relaxed); }
   void SetClock(int64_t now, uint32_t step);
-  // A training step begins, whose samples are as late as `time`. Returns its number.
+  // Begins a training step whose samples are as late as `time`; returns its number.
   uint32_t Advance(int64_t time);
   Tracking tracking() const;
   void SetThresholds(int64_t access, int64_t eviction, int64_t coefficient);
@@ -76,16 +76,17 @@ class History {
   bool Admits(int shard, uint64_t hash, uint32_t weight) const;
   // Counts an occurrence that is refused.
   Status Refuse(int shard, uint64_t hash, uint32_t weight, int64_t time);
-  // The key gets a row: its count and time leave the refused ones, and are what is returned.
+  // Notes that the key gets a row: removes its count and time from those of refused keys and returns them.
   RowFacts Admit(int shard, uint64_t hash);
   // Count and time; zeros if the key is unknown.
   RowFacts Refused(int shard, uint64_t hash) const;
-  // Forgets a key. The same for all that were last seen at `time` or before, and for all; a filter's counts are halved.
+  // Forgets a key, the keys that were last seen at `time` or before, or all. With a filter, Forget does nothing, and
+  // ForgetUntil halves all counts.
   void Forget(int shard, uint64_t hash);
   void ForgetUntil(int shard, int64_t time);
   void ForgetAll(int shard);
-  // A refused key as a checkpoint holds it, whatever was known of it. One that never occurred is unknown; with a
-  // filter, counts of single keys are not taken over.
+  // Replaces what is known of a refused key by what a checkpoint holds. Ignores keys that never occurred, and with a
+  // filter, counts of single keys.
   Status Restore(int shard, uint64_t hash, uint32_t count, int64_t time);
   template <typename Fn>
   void ForEachRefused(int shard, Fn fn) const {

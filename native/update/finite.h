@@ -1,5 +1,6 @@
-// What of a gradient is not finite: NaN, infinity. Magnitudes are compared as the bits of a float without its sign,
-// which are in the order of the absolute values, with infinity above all finite ones and every NaN above that.
+// Finds the values of a gradient that are not finite: NaN, infinity. Magnitudes are compared as the bits of a float
+// without its sign, which are in the order of the absolute values, with infinity above all finite ones and every NaN
+// above that.
 #pragma once
 
 #include <cstdint>
