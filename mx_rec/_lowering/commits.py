@@ -1,8 +1,8 @@
 """Commits: the one op that looks all tables of a batch up.
 
 The first lookup of a batch builds a commit for all tables of its insert function that exist by then, so that a step
-runs one op however many tables and features it reads. The op skips what no lookup asked for; each lookup asks by
-setting its attributes, which is possible until a session has run it.
+runs one op however many tables and features it reads. The op skips what no lookup asked for (`Commit.ask_for`), which
+is possible until a session has run it.
 """
 
 import contextlib

@@ -52,6 +52,7 @@ class LookupOp(Op):
         return is_alone and self.op.get_attr("views")[feature] == 1 + pooling
 
     def give(self, feature, pooling) -> None:
+        """Gives this view of a feature from now on."""
         set_entry(self.op, "views", feature, 1 + int(pooling))
 
     def write_beside(self, feature, leader, column) -> None:

@@ -12,11 +12,10 @@ class Op:
     op: object  # tf.Operation
 
     TYPE = ""
-    gradient = None  # for tf.RegisterGradient; without, none flows through the op
 
     @classmethod
     def of(cls, op):
-        """`op` as what it is; None if it is something else."""
+        """`op` under its names; None if it is an op of another type."""
         return cls(op) if op.type == cls.TYPE else None
 
     @classmethod
