@@ -275,7 +275,7 @@ def test_rows_that_a_killed_training_left_are_removed(tmp_path):
     left, alive = (tmp_path / f".mx_rec-training-{name}" for name in ("abc", "def"))
     (left / "own").mkdir(parents=True)
     alive.mkdir()
-    code = f"from mx_rec.saver import _lock; _lock.acquire({str(alive)!r}); print(flush=True); input()"
+    code = f"from mx_rec.transaction import _lock; _lock.acquire({str(alive)!r}); print(flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.stdout.readline()
         Job(tmp_path).train(data_of(), 1)

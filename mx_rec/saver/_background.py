@@ -31,8 +31,8 @@ _foreground: contextvars.ContextVar[bool] = contextvars.ContextVar("mx_rec_foreg
 
 
 def start(what: str, work: Callable[[], None]) -> None:
-    """Runs `work` in a thread; call `wait` before. What it raises, the next `wait` tells. The process does not end
-    before it has."""
+    """Runs `work` in a thread; call `wait` before. The next `wait` raises if `work` does. The process does not end
+    before `work` has ended."""
     global _save
     save = _Save(what)
 
@@ -61,7 +61,7 @@ def wait() -> None:
 
 
 def wait_for_save() -> None:
-    """The same without the removals."""
+    """Does the same without waiting for removals."""
     global _save
     with _lock:
         save = _save

@@ -25,7 +25,7 @@ def token_of(entry: _manifest.TableEntry, parent: Optional[_manifest.Parent]) ->
 
 
 def note(name: str, token: Optional[tuple], state: tuple) -> None:
-    """Tells that a table held what the token names when its state was that."""
+    """Remembers the state in which a table held what the token names, and nothing else."""
     if token is None:
         _held.pop(name, None)
     else:

@@ -83,7 +83,7 @@ def test_the_lock_ends_with_its_process(tmp_path, trainer, end):
 
 def test_a_process_keeps_the_directory_between_its_saves_and_leaves_no_file(tmp_path):
     save(tmp_path)
-    code = f"from mx_rec.saver import _lock; _lock.PATIENCE_SECONDS = 0; _lock.acquire({str(tmp_path)!r})"
+    code = f"from mx_rec.transaction import _lock; _lock.PATIENCE_SECONDS = 0; _lock.acquire({str(tmp_path)!r})"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert other.returncode == 1 and f"process {os.getpid()} on" in other.stderr
     save(tmp_path, 2.0)
