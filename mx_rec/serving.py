@@ -65,7 +65,7 @@ def save(model: Any, export_dir: str, loaded_from: str, **keywords: Any) -> None
     would have no signatures.
     Raises ValueError if `loaded_from` has no tables, or is `export_dir` itself.
     """
-    from mx_rec.checkpoint import _directory, _manifest
+    from mx_rec.checkpoint import _layout, _manifest
 
     source, target = (os.path.join(path, "variables", "sparse-variables") for path in (loaded_from, export_dir))
     manifest = _manifest.read(source)
@@ -86,7 +86,7 @@ def save(model: Any, export_dir: str, loaded_from: str, **keywords: Any) -> None
         shutil.rmtree(temporary, ignore_errors=True)
     signatures = getattr(model, "signatures", None)
     tf.saved_model.save(model, export_dir, **{**({"signatures": dict(signatures)} if signatures else {}), **keywords})
-    dense = _directory.dense_crc32c(os.path.join(export_dir, "variables", "variables"))
+    dense = _layout.dense_crc32c(os.path.join(export_dir, "variables", "variables"))
     _manifest.write(dataclasses.replace(manifest, dense_index_crc32c=dense), target)
 
 

@@ -26,7 +26,7 @@ import numpy as np
 import tensorflow as tf
 from training import OPTIMIZERS
 
-from mx_rec._native import library
+from mx_rec._ops import library
 from mx_rec.util.variable import get_dense_and_sparse_variable
 
 v1 = tf.compat.v1
@@ -93,7 +93,6 @@ def train(directory, options, say, back=0):
 def warm_up():
     """Has this process do what each child would spend most of its life on. No session is run, so TensorFlow starts no
     threads, which a child would not inherit."""
-    library.core()
     library.ops()
     for name in ("mx_rec._lowering.lookups", "mx_rec.saver.saver"):
         importlib.import_module(name)

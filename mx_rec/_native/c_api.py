@@ -8,6 +8,8 @@ from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64
 
 import numpy as np
 
+from mx_rec._native import errors
+
 Int64s = np.ctypeslib.ndpointer(np.int64, flags="C_CONTIGUOUS")
 Floats = np.ctypeslib.ndpointer(np.float32, flags="C_CONTIGUOUS")
 Bytes = np.ctypeslib.ndpointer(np.uint8, flags="C_CONTIGUOUS")
@@ -22,7 +24,7 @@ class CheckpointFile(ctypes.Structure):
 
 _Files = POINTER(CheckpointFile)
 
-# By name: the type of the result, then those of the arguments. A result of c_int is a status (errors.py).
+# By name: the type of the result, then those of the arguments. A result of c_int is a status.
 PROTOTYPES = {
     # capi.h
     "mxrec_last_error": (c_char_p,),
@@ -67,7 +69,9 @@ PROTOTYPES = {
 
 
 def apply(library: ctypes.CDLL) -> None:
-    """Gives the functions of the core their prototypes."""
+    """Gives the functions of the core their prototypes, and has them raise the exceptions that errors.py lists."""
     for name, (result, *arguments) in PROTOTYPES.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
+        if result is c_int:
+            function.errcheck = lambda code, *_: errors.check(code)

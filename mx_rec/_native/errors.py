@@ -1,10 +1,9 @@
 """Status codes of the core as Python exceptions."""
 
 # native/base/status.h
-NOT_FOUND = 2
 _EXCEPTIONS = {
     1: ValueError,  # invalid argument
-    NOT_FOUND: KeyError,  # not found
+    2: KeyError,  # not found
     3: ValueError,  # already exists
     4: MemoryError,  # resource exhausted
     5: RuntimeError,  # failed precondition

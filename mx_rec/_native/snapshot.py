@@ -6,7 +6,6 @@ from typing import Optional
 
 from mx_rec._native import library
 from mx_rec._native.c_api import CheckpointFile
-from mx_rec._native.errors import check
 from mx_rec._native.file_facts import FileFacts, from_c
 from mx_rec._native.table import NativeTable
 
@@ -28,7 +27,7 @@ class Snapshot:
         facts = (ctypes.c_int64 * 2)()
         moment = base if since is None else since
         moment = _NO_MOMENT if moment is None else moment
-        check(library.core().mxrec_snapshot_take(table.encoded, moment, since is None, self._handle, facts))
+        library.core().mxrec_snapshot_take(table.encoded, moment, since is None, self._handle, facts)
         self.moment: Optional[int] = None if facts[0] == _NO_MOMENT else facts[0]
         self.table_rows = facts[1]
 
@@ -37,7 +36,7 @@ class Snapshot:
         files = (CheckpointFile * (_FILES + 2 * self._slots))()
         rows, count = ctypes.c_int64(), ctypes.c_int32()
         path = os.fsencode(directory)
-        check(library.core().mxrec_snapshot_write(self._handle, path, rows, files, len(files), count))
+        library.core().mxrec_snapshot_write(self._handle, path, rows, files, len(files), count)
         return rows.value, from_c(files[: count.value])
 
     def close(self) -> None:
@@ -48,18 +47,18 @@ class Snapshot:
 
 def follow_changes(table: NativeTable, keys: bool) -> None:
     """From now on the table can be saved while it is trained; with `keys`, also just what has changed."""
-    check(library.core().mxrec_table_follow_changes(table.encoded, keys))
+    library.core().mxrec_table_follow_changes(table.encoded, keys)
 
 
 def moment(table: NativeTable) -> Optional[int]:
     """Now, to ask later for what has changed since; None if the table does not follow its changes."""
     now = ctypes.c_int64()
-    check(library.core().mxrec_table_moment(table.encoded, now))
+    library.core().mxrec_table_moment(table.encoded, now)
     return None if now.value == _NO_MOMENT else now.value
 
 
 def knows_since(table: NativeTable, moment: int) -> bool:
     """Whether a snapshot can hold just what has changed since then."""
     known = ctypes.c_int32()
-    check(library.core().mxrec_table_knows_since(table.encoded, moment, known))
+    library.core().mxrec_table_knows_since(table.encoded, moment, known)
     return bool(known.value)

@@ -9,7 +9,6 @@ from typing import Optional
 import numpy as np
 
 from mx_rec._native import library
-from mx_rec._native.errors import NOT_FOUND, check
 from mx_rec._process import Part, part, process
 
 
@@ -113,34 +112,17 @@ class NativeTable:
         padding = np.ascontiguousarray(padding_keys, np.int64)
         tier = tier or DiskTier(0, 0, ())
         paths = (ctypes.c_char_p * max(1, len(tier.paths)))(*[os.fsencode(path) for path in tier.paths])
-        check(
-            library.core().mxrec_table_create(
-                self.encoded,
-                dim,
-                max_rows,
-                expected_rows,
-                InitializerSpec.KINDS[initializer.kind],
-                initializer.a,
-                initializer.b,
-                initializer.scale,
-                ctypes.c_uint64(initializer.seed % 2**64),
-                pool,
-                pool_rows,
-                padding,
-                padding.size,
-                tier.memory_rows,
-                tier.disk_rows,
-                paths,
-                len(tier.paths),
-            )
-        )
+        core, kind = library.core(), InitializerSpec.KINDS[initializer.kind]
+        values = (kind, initializer.a, initializer.b, initializer.scale, initializer.seed % 2**64, pool, pool_rows)
+        disk = (tier.memory_rows, tier.disk_rows, paths, len(tier.paths))
+        core.mxrec_table_create(self.encoded, dim, max_rows, expected_rows, *values, padding, padding.size, *disk)
         part(_Registry).known[name] = self
 
     def set_slots(self, slots: Sequence[tuple[str, float]]) -> None:
         """Makes room in every row for the optimizer's slots: (checkpoint name, initial value) each."""
         names = (ctypes.c_char_p * max(1, len(slots)))(*[name.encode() for name, _ in slots])
         values = (ctypes.c_float * max(1, len(slots)))(*[value for _, value in slots])
-        check(library.core().mxrec_table_set_slots(self.encoded, len(slots), names, values))
+        library.core().mxrec_table_set_slots(self.encoded, len(slots), names, values)
         self.slot_specs = tuple(slots)
 
     @property
@@ -149,15 +131,15 @@ class NativeTable:
         names: list[str] = []
         buffer = ctypes.create_string_buffer(512)
         while True:
-            code = library.core().mxrec_table_slot_name(self.encoded, len(names), buffer, 512)
-            if code == NOT_FOUND:
+            try:
+                library.core().mxrec_table_slot_name(self.encoded, len(names), buffer, len(buffer))
+            except KeyError:
                 return tuple(names)
-            check(code)
             names.append(buffer.value.decode())
 
     def facts(self) -> Facts:
         numbers = (ctypes.c_int64 * len(dataclasses.fields(Facts)))()
-        check(library.core().mxrec_table_facts(self.encoded, numbers))
+        library.core().mxrec_table_facts(self.encoded, numbers)
         return Facts(*numbers)
 
     @property
@@ -168,7 +150,7 @@ class NativeTable:
     def track(self, tracking: Tracking) -> None:
         """Makes the table count and date its keys (native/table/table.h: Track)."""
         numbers = (ctypes.c_int64 * 4)(*dataclasses.astuple(tracking)[:4])
-        check(library.core().mxrec_table_track(self.encoded, numbers))
+        library.core().mxrec_table_track(self.encoded, numbers)
 
     @property
     def tracking(self) -> Optional[Tracking]:
@@ -178,25 +160,25 @@ class NativeTable:
     def _numbers_if_any(self, function, kind):
         """What `function` tells of the table, as a `kind`, a dataclass of whole numbers; None if it finds nothing."""
         numbers = (ctypes.c_int64 * len(dataclasses.fields(kind)))()
-        code = function(self.encoded, numbers)
-        if code == NOT_FOUND:
+        try:
+            function(self.encoded, numbers)
+        except KeyError:
             return None
-        check(code)
         return kind(*numbers)
 
     def check_tracking(self, saved: Tracking) -> None:
         """Raises what restore_tracking would."""
-        check(library.core().mxrec_table_check_tracking(self.encoded, *_saved_numbers(saved)))
+        library.core().mxrec_table_check_tracking(self.encoded, *_saved_numbers(saved))
 
     def restore_tracking(self, saved: Tracking) -> None:
         """Sets what a checkpoint holds beside the history of the keys; not the clock, which comes with that."""
-        check(library.core().mxrec_table_restore_tracking(self.encoded, *_saved_numbers(saved)))
+        library.core().mxrec_table_restore_tracking(self.encoded, *_saved_numbers(saved))
 
     def history(self, keys) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(count, last time, last step), int64 [n] each, of `keys`, with a row or without; zeros where unknown."""
         keys = np.ascontiguousarray(keys, np.int64).reshape(-1)
         found = tuple(np.empty(keys.size, np.int64) for _ in range(3))
-        check(library.core().mxrec_table_history(self.encoded, keys, keys.size, *found))
+        library.core().mxrec_table_history(self.encoded, keys, keys.size, *found)
         return found
 
     def keys(self) -> np.ndarray:
@@ -205,7 +187,7 @@ class NativeTable:
         while True:
             out = np.empty(count.value, np.int64)
             capacity = out.size
-            check(library.core().mxrec_table_keys(self.encoded, out, capacity, count))
+            library.core().mxrec_table_keys(self.encoded, out, capacity, count)
             if count.value <= capacity:
                 return out[: count.value]
 
@@ -213,7 +195,7 @@ class NativeTable:
         """Up to `count` keys that have a row, int64, as good as drawn by lot, in a time that the table's size has no
         part in."""
         out, found = np.empty(count, np.int64), ctypes.c_int64()
-        check(library.core().mxrec_table_some_keys(self.encoded, out, count, found))
+        library.core().mxrec_table_some_keys(self.encoded, out, count, found)
         return out[: found.value]
 
     def read(self, keys) -> tuple[np.ndarray, np.ndarray]:
@@ -221,7 +203,7 @@ class NativeTable:
         keys = np.ascontiguousarray(keys, np.int64).reshape(-1)
         values = np.empty((keys.size, 1 + len(self.slots), self.dim), np.float32)
         found = np.empty(keys.size, np.uint8)
-        check(library.core().mxrec_table_read(self.encoded, keys, keys.size, values, found))
+        library.core().mxrec_table_read(self.encoded, keys, keys.size, values, found)
         return values, found.astype(bool)
 
     def write(self, keys, values) -> None:
@@ -231,24 +213,24 @@ class NativeTable:
         expected = (keys.size, 1 + len(self.slots), self.dim)
         if values.shape != expected:
             raise ValueError(f"table '{self.name}': values must have shape {expected}, got {values.shape}")
-        check(library.core().mxrec_table_write(self.encoded, keys, keys.size, values))
+        library.core().mxrec_table_write(self.encoded, keys, keys.size, values)
 
     def assign(self, keys: np.ndarray, embeddings: np.ndarray) -> None:
         """Gives keys, int64 [n] and none of them twice, their embeddings, float32 [n, dim].
 
         Slots of rows that are there stay, those of new rows have their initial values. After a failure, all is as
         before."""
-        check(library.core().mxrec_table_assign(self.encoded, keys, keys.size, embeddings))
+        library.core().mxrec_table_assign(self.encoded, keys, keys.size, embeddings)
 
     def erase(self, keys) -> int:
         """Removes the keys that are present; returns how many."""
         keys = np.ascontiguousarray(keys, np.int64).reshape(-1)
         erased = ctypes.c_int64()
-        check(library.core().mxrec_table_erase(self.encoded, keys, keys.size, erased))
+        library.core().mxrec_table_erase(self.encoded, keys, keys.size, erased)
         return erased.value
 
     def clear(self) -> None:
-        check(library.core().mxrec_table_clear(self.encoded))
+        library.core().mxrec_table_clear(self.encoded)
 
 
 class Eviction:
@@ -261,20 +243,12 @@ class Eviction:
         self.evicted = 0
         self.is_done = False
         self._handle = ctypes.c_void_p()
-        check(
-            library.core().mxrec_eviction_begin(
-                table.name.encode(),
-                self.SCORES[score],
-                threshold,
-                keep,
-                self._handle,
-            )
-        )
+        library.core().mxrec_eviction_begin(table.encoded, self.SCORES[score], threshold, keep, self._handle)
 
     def run(self, rows: int) -> None:
         """Walks on over `rows` rows or a little more. No step of the table may be running."""
         done, evicted = ctypes.c_int32(), ctypes.c_int64()
-        check(library.core().mxrec_eviction_run(self._handle, rows, done, evicted))
+        library.core().mxrec_eviction_run(self._handle, rows, done, evicted)
         self.evicted, self.is_done = evicted.value, bool(done.value)
 
     def __del__(self):

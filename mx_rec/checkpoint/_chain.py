@@ -13,7 +13,7 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Optional
 
-from mx_rec.checkpoint import _directory, _manifest
+from mx_rec.checkpoint import _layout, _manifest
 from mx_rec.checkpoint._table_files import TableFiles
 
 
@@ -73,20 +73,20 @@ def _check_identity(child, path, parent, remedy):
 def release(prefix: str) -> None:
     """Removes the tables of a checkpoint whose dense part is gone, unless a delta builds on them; with them goes what
     only they were built on. Failures are logged."""
-    directory = _directory.of(prefix)
+    directory = _layout.of(prefix)
     while directory is not None:
-        prefix = _directory.prefix_of(directory)
-        if not os.path.isdir(directory) or _directory.has_dense(prefix) or children(directory):
+        prefix = _layout.prefix_of(directory)
+        if not os.path.isdir(directory) or _layout.has_dense(prefix) or children(directory):
             return
         parent = _parent(directory)
-        _directory.remove(prefix)
+        _layout.remove(prefix)
         directory = parent
 
 
 def children(directory: str) -> list[str]:
     """The deltas that were built on the tables in `directory`."""
     folder = os.path.dirname(directory)
-    names = filter(_directory.is_delta_name, sorted(os.listdir(folder or ".")))
+    names = filter(_layout.is_delta_name, sorted(os.listdir(folder or ".")))
     return [path for path in (os.path.join(folder, name) for name in names) if _parent(path) == directory]
 
 
@@ -96,9 +96,9 @@ def needed(folder: str, removed: Collection[str]) -> dict[str, str]:
     found = {}
     for name in sorted(os.listdir(folder)):
         delta = os.path.join(folder, name)
-        hidden = _directory.parse(delta)
-        is_tables = _directory.is_delta_name(name) or (hidden is not None and hidden.half == "sparse")
-        if not is_tables or _directory.prefix_of(delta) in removed:
+        hidden = _layout.parse(delta)
+        is_tables = _layout.is_delta_name(name) or (hidden is not None and hidden.half == "sparse")
+        if not is_tables or _layout.prefix_of(delta) in removed:
             continue
         parent = _parent(delta)
         while parent is not None and parent not in found:

@@ -93,7 +93,7 @@ def is_same(one: str, other: str) -> bool:
 
 
 def remove(path: str) -> None:
-    """Removes a file or a directory with all that is in it, as far as it can be removed."""
+    """Removes a file, or a directory with all that is in it. What cannot be removed stays."""
     with _lock:
         thread = _removals.get(os.path.abspath(path))
     if thread is not None:
@@ -113,8 +113,8 @@ def _remove(path):
 
 
 def remove_later(path: str) -> None:
-    """The same for a directory with a name that nobody looks for; if it is large, in a thread: a file system takes
-    0.25 s to let go of a gigabyte. The process does not end before it is done."""
+    """Removes a directory whose name nobody looks for; in a thread if it is large, as a file system takes 0.25 s to let
+    go of a gigabyte. The process does not end before that thread."""
     if _size(path) < _LARGE:
         return remove(path)
     thread = threading.Thread(target=_remove, args=(path,), name="mx_rec removal")
@@ -127,7 +127,7 @@ def remove_later(path: str) -> None:
 
 
 def is_being_removed(path: str) -> bool:
-    """Whether a thread of this process is at it."""
+    """Whether a thread of this process is removing it."""
     with _lock:
         return os.path.abspath(path) in _removals
 

@@ -14,7 +14,6 @@ from typing import Optional
 
 import numpy as np
 
-from mx_rec._native.table import Tracking
 from mx_rec.checkpoint import _manifest, _table_files
 from mx_rec.checkpoint._errors import damage
 from mx_rec.checkpoint._table_files import History, TableFiles
@@ -43,50 +42,19 @@ class MergedColumn:
         return result
 
 
-class MergedTable:
-    """Has what a TableFiles has, of the whole table. `links` are the files of the chain, from the base to the delta."""
+class MergedTable(TableFiles):
+    """The files of a delta's table, with the rows and histories of the whole chain."""
 
     def __init__(self, links: list[TableFiles]):
-        self.links = links
-        self._last = links[-1]
-
-    @property
-    def name(self) -> str:
-        return self._last.name
-
-    @property
-    def path(self) -> str:
-        """The table's directory in the last link."""
-        return self._last.path
-
-    @property
-    def entry(self) -> Optional[_manifest.TableEntry]:
-        return self._last.entry
+        """`links`: from the base to the delta."""
+        last = links[-1]
+        super().__init__(last.name, last.path, last.entry)
+        self.__dict__["links"] = links
 
     @property
     def rows(self) -> int:
         """As the delta's manifest has it."""
         return self.entry.table_rows
-
-    @property
-    def dim(self) -> int:
-        return self._last.dim
-
-    @property
-    def key_dtype(self) -> str:
-        return self._last.key_dtype
-
-    @property
-    def optimizer(self) -> Optional[str]:
-        return self._last.optimizer
-
-    @property
-    def slots(self) -> tuple[str, ...]:
-        return self._last.slots
-
-    @property
-    def tracking(self) -> Optional[Tracking]:
-        return self._last.tracking
 
     @property
     def bytes(self) -> int:
@@ -103,38 +71,32 @@ class MergedTable:
 
     def history(self) -> Optional[History]:
         """Of each key the newest record, without those of keys that were deleted since."""
-        last = self._last.history()
+        last, empty = self.links[-1].history(), np.empty(0, np.int64)
         if last is None:
             return None
-        empty = np.empty(0, np.int64)
         histories = [link.history() or History(0, empty, empty, empty) for link in self.links]
         chosen = self._survivors([history.keys for history in histories])
         keys = np.concatenate([history.keys[places] for history, places in zip(histories, chosen)])
         counts, times = ([getattr(h, name) for h in histories] for name in ("counts", "times"))
         return History(last.now, keys, MergedColumn(counts, chosen), MergedColumn(times, chosen))
 
-    def last_steps(self) -> Optional[MergedColumn]:
-        """int64 [rows]: the step in which a row was last trained; None if unknown."""
-        steps = [link.last_steps() for link in self.links]
-        return None if any(its is None for its in steps) else MergedColumn(steps, self._chosen)
-
-    def filter(self) -> Optional[np.ndarray]:
-        """uint16: the counting filter of admission; None if the table has none."""
-        return self._last.filter()
+    def numbers(self, column: str) -> Optional[MergedColumn]:
+        """int64 [rows]: a column of _columns.NUMBERS; None if a link has none."""
+        numbers = [link.numbers(column) for link in self.links]
+        return None if any(its is None for its in numbers) else MergedColumn(numbers, self._chosen)
 
     def find(self, keys) -> dict[int, tuple[TableFiles, int]]:
         """{key: (files of a link, row in it)} of those `keys` that have a row. Does not merge the table."""
-        wanted, found = set(map(int, keys)), {}
-        for link in reversed(self.links):
-            found |= link.find(wanted)
-            wanted -= {*found, *_table_files.find_first(link.deleted(), wanted)}
-        return found
+        return self._find_newest(keys, TableFiles.find)
 
     def find_history(self, keys) -> dict[int, tuple[int, int]]:
         """{key: (count, last time)} of those `keys` that the table has counted."""
+        return self._find_newest(keys, TableFiles.find_history)
+
+    def _find_newest(self, keys, find):
         wanted, found = set(map(int, keys)), {}
         for link in reversed(self.links):
-            found |= link.find_history(wanted)
+            found |= find(link, wanted)
             wanted -= {*found, *_table_files.find_first(link.deleted(), wanted)}
         return found
 
@@ -145,7 +107,7 @@ class MergedTable:
         total = sum(map(len, chosen))
         if total != self.rows:
             raise damage(
-                self._last.data_file("key"),
+                self.data_file("key"),
                 f"contradicts the checkpoints that it builds on: together they have {total} rows, expected {self.rows} "
                 f"(table_rows in {_manifest.NAME})",
             )

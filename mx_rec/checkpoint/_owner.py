@@ -23,7 +23,7 @@ def name() -> str:
 
 
 def begin(prefix: str) -> None:
-    """Says that a thread of this process is saving `prefix`, until `end`; RuntimeError if one is already."""
+    """Marks `prefix` as being saved by a thread of this process, until `end`; RuntimeError if it is marked already."""
     path = os.path.abspath(prefix)
     with _lock:
         if path in _at_work:
@@ -35,7 +35,7 @@ def begin(prefix: str) -> None:
 
 
 def end(prefix: str) -> None:
-    """Takes `begin` back."""
+    """Removes the mark of `begin`."""
     with _lock:
         _at_work.discard(os.path.abspath(prefix))
 

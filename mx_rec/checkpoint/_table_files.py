@@ -15,15 +15,11 @@ import numpy as np
 
 from mx_rec._native.file_facts import FileFacts, crc32c
 from mx_rec._native.table import Tracking
-from mx_rec.checkpoint import _files, _manifest
+from mx_rec.checkpoint import _columns, _files, _manifest
 from mx_rec.checkpoint._errors import DamagedError, damage, unreadable
 
 # A pickled copy of a table's rows, made by mx_rec.saver.sparse.export: in no manifest, and no damage.
 EXPORTED = "key-emb.npy"
-# Directories beside those of the slots (native/checkpoint/layout.h).
-_COLUMNS = {"table_2_threshold", "history_record", "last_step", "admission_filter", "deleted"}
-# Written by the original, if RECORD_KEY_COUNT=1, and read by nobody.
-_ORIGINAL_ONLY = {"key_count_map"}
 # Rows that tools handle at a time: a few MB of each column.
 CHUNK = 1 << 16
 _BLOCK = 1 << 22  # bytes between two calls of a progress bar
@@ -76,7 +72,7 @@ class TableFiles:
     def slots(self) -> tuple[str, ...]:
         if self.entry is not None:
             return self.entry.slots
-        others = {"key", "embedding", *_ORIGINAL_ONLY, *_COLUMNS}
+        others = (*_columns.ALL, *_columns.ORIGINAL_ONLY)
         return tuple(sorted(name for name in self._columns_on_disk() if name not in others))
 
     @functools.cached_property
@@ -99,9 +95,9 @@ class TableFiles:
             raise damage(path, f"is damaged: expected 3 int32 from -1, got {numbers[:8].tolist()}")
         return Tracking(int(numbers[0]), int(numbers[1]), 1, 0)
 
-    @property
+    @functools.cached_property
     def links(self) -> list["TableFiles"]:
-        """What it consists of; see _merging.py for a table that others build on."""
+        """The files it consists of: those of the chain, in a table that builds on others (_merging.py)."""
         return [self]
 
     @property
@@ -130,11 +126,9 @@ class TableFiles:
             raise damage(path, f"is damaged: its clock stands at {words[0]}")
         return History(int(words[0]), *words[1:].reshape(-1, 3).T)
 
-    def last_steps(self) -> Optional[np.ndarray]:
-        """int64 [rows]: the step in which a row was last trained; None if unknown."""
-        if not self._has("last_step"):
-            return None
-        return self._column("last_step", np.int64, (self.rows,), None)
+    def numbers(self, column: str) -> Optional[np.ndarray]:
+        """int64 [rows]: a column of _columns.NUMBERS; None if the table has none."""
+        return self._column(column, np.int64, (self.rows,), None) if self._has(column) else None
 
     def filter(self) -> Optional[np.ndarray]:
         """uint16: the counting filter of admission; None if the table has none."""
@@ -151,8 +145,8 @@ class TableFiles:
         """The paths of all files that belong to the table."""
         if self.entry is not None:
             return [os.path.join(self.path, name) for name in self.entry.files]
-        besides = sorted(column for column in {*_COLUMNS, *_ORIGINAL_ONLY} if self._has(column))
-        columns = ("key", "embedding", *self.slots, *besides)
+        others = sorted({*_columns.ALL, *_columns.ORIGINAL_ONLY} - {"key", "embedding"})
+        columns = ("key", "embedding", *self.slots, *filter(self._has, others))
         return [file for column in columns for file in (self.data_file(column), self.attribute_file(column))]
 
     def foreign_files(self) -> list[str]:

@@ -11,8 +11,8 @@ import numpy as np
 
 from mx_rec.checkpoint import _table_files
 from mx_rec.checkpoint._errors import CheckpointError
+from mx_rec.checkpoint._table_files import TableFiles
 from mx_rec.cli._distribution import Distribution
-from mx_rec.reading._reading import Table
 
 
 @dataclasses.dataclass
@@ -27,12 +27,12 @@ class Profile:
     problems: list[str] = dataclasses.field(default_factory=list)
 
 
-def work(table: Table) -> int:
+def work(table: TableFiles) -> int:
     """How often take() will call `advance` for one row, times the rows: the length of its progress bar."""
     return table.rows * (2 + len(table.slots))
 
 
-def take(table: Table, advance: Callable[[int], object]) -> Profile:
+def take(table: TableFiles, advance: Callable[[int], object]) -> Profile:
     """The profile of a table. Calls `advance` with the number of rows of a column read since its last call."""
     profile = Profile()
     for column in ("embedding", *table.slots):
@@ -101,7 +101,7 @@ def _take_history(table, profile):
 
 
 def _step_ages(table):
-    last = table.last_steps()
+    last = table.numbers("last_step")
     if last is None:
         return None
     found = Distribution()

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from tqdm import tqdm
 
-from mx_rec.checkpoint import _table_files
+from mx_rec.checkpoint import _columns, _table_files
 from mx_rec.checkpoint._errors import CheckpointError, DamagedError
 from mx_rec.cli._steadily import steadily
 
@@ -129,9 +129,10 @@ def _print_table(a, b, examples):
     if a.dim != b.dim:
         names = []  # rows of another length are changed, whatever they hold
     columns = [{name: table.floats(name) for name in names} for table in (a, b)]
-    steps = [table.last_steps() for table in (a, b)]
-    if all(its is not None for its in steps):
-        columns = [{**floats, "last_step": its} for floats, its in zip(columns, steps)]
+    for name in _columns.NUMBERS:
+        numbers = [table.numbers(name) for table in (a, b)]
+        if all(its is not None for its in numbers):
+            columns = [{**others, name: its} for others, its in zip(columns, numbers)]
     rows = compare(a.keys(), columns[0], b.keys(), columns[1], examples)
     if a.dim != b.dim:
         rows = dataclasses.replace(rows, changed=rows.changed + rows.equal, equal=0)

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 
+from mx_rec.checkpoint import _columns
 from mx_rec.checkpoint._errors import CheckpointError
 from mx_rec.cli import _html_report, _profile, verify
 from mx_rec.cli._steadily import steadily
@@ -156,8 +157,8 @@ def _rows(tables, keys):
             entry |= {name: [_number(x) for x in files.floats(name)[row]] for name in ("embedding", *files.slots)}
         if key in counted:
             entry["count"], entry["last_time"] = counted[key]
-        if files is not None and files.last_steps() is not None:
-            entry["last_step"] = int(files.last_steps()[row])
+        numbers = {} if files is None else {name: files.numbers(name) for name in _columns.NUMBERS}
+        entry |= {name: int(column[row]) for name, column in numbers.items() if column is not None}
         found.append(entry)
     return found
 

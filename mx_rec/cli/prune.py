@@ -13,7 +13,7 @@ import os
 import re
 from typing import Optional
 
-from mx_rec.checkpoint import _chain, _directory, _owner
+from mx_rec.checkpoint import _chain, _layout, _owner
 from mx_rec.checkpoint import _files as _saver_files
 from mx_rec.checkpoint._errors import CheckpointError, DamagedError
 from mx_rec.cli import verify
@@ -125,7 +125,7 @@ def _files(prefix):
     """The paths of a checkpoint's two halves, as far as they exist."""
     parent, name = os.path.split(prefix)
     dense = [os.path.join(parent, n) for n in sorted(os.listdir(parent)) if re.fullmatch(re.escape(name) + _DENSE, n)]
-    tables = _directory.of(prefix)
+    tables = _layout.of(prefix)
     return [*dense, tables] if os.path.lexists(tables) else dense
 
 
@@ -170,14 +170,14 @@ class _Plan:
     def keep_tables(self, needed):
         """Takes note of the tables that stay, by directory, with what needs them."""
         for prefix in self.remove:
-            user = needed.get(_directory.of(prefix))
+            user = needed.get(_layout.of(prefix))
             if user is not None:
                 self.tables[prefix] = f"{os.path.basename(user)} builds on them"
 
     def show(self, dry_run):
         for verb, prefixes in (("keep", self.keep), ("leave", self.leave), ("remove", self.remove)):
             for prefix, reason in prefixes.items():
-                if prefix not in self.tables or _directory.has_dense(prefix):
+                if prefix not in self.tables or _layout.has_dense(prefix):
                     print(_line(verb, dry_run, prefix, reason))
         for prefix, reason in self.tables.items():
             print(_line("keep tables", dry_run, prefix, reason))
@@ -274,7 +274,7 @@ def _names_relative_paths(path):
 
 def _remove(prefix, needed):
     """The tables last: without them the dense part could be restored as a model without tables."""
-    tables = _directory.of(prefix)
+    tables = _layout.of(prefix)
     for path in _files(prefix):
         if path != tables:
             try:
@@ -282,4 +282,4 @@ def _remove(prefix, needed):
             except OSError:
                 pass  # told at the end, with what else is left
     if tables not in needed:
-        _directory.remove(prefix)
+        _layout.remove(prefix)

@@ -5,7 +5,7 @@ import os
 import re
 from typing import Optional
 
-from mx_rec.checkpoint import _directory, _files, _manifest
+from mx_rec.checkpoint import _files, _layout, _manifest
 from mx_rec.checkpoint._errors import CheckpointError
 from mx_rec.transaction import _recovery
 
@@ -56,7 +56,7 @@ def _of_saved_model(path):
 def list_prefixes(directory: str) -> list[str]:
     """The prefixes of all checkpoints with tables that lie in `directory`, by name and step."""
     paths = [os.path.join(directory, name) for name in os.listdir(directory) if _TABLES.match(name)]
-    prefixes = {_directory.prefix_of(path) for path in paths if is_sparse_directory(path)}
+    prefixes = {_layout.prefix_of(path) for path in paths if is_sparse_directory(path)}
     held = [prefix for prefix in prefixes if os.path.isdir(_recovery.locate(prefix).sparse)]
     return sorted(held, key=lambda prefix: (split_step(prefix)[0], split_step(prefix)[1] or 0))
 
@@ -64,7 +64,7 @@ def list_prefixes(directory: str) -> list[str]:
 def is_sparse_directory(path: str) -> bool:
     """Whether `path` is a directory for the tables of one checkpoint, whole or not, that is not being removed."""
     path = os.path.normpath(path)
-    hidden = _directory.parse(path)
+    hidden = _layout.parse(path)
     if not os.path.isdir(path) or (hidden is not None and (hidden.half, hidden.kind) != ("sparse", "tmp")):
         return False
     names = os.listdir(path)
@@ -104,7 +104,7 @@ def at_home(prefix: str, directory: str) -> str:
 
 def exists(prefix: str) -> bool:
     """Whether a half of a checkpoint is there."""
-    return os.path.exists(prefix + ".index") or os.path.isdir(_directory.of(prefix))
+    return os.path.exists(prefix + ".index") or os.path.isdir(_layout.of(prefix))
 
 
 def _directory_of(path):
@@ -112,7 +112,7 @@ def _directory_of(path):
     if is_sparse_directory(path):
         return os.path.normpath(path)
     prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path)
-    if not _directory.is_local(prefix) or not os.path.basename(prefix):
+    if not _layout.is_local(prefix) or not os.path.basename(prefix):
         return None
     directory = _recovery.locate(prefix).sparse
     return directory if os.path.isdir(directory) else None

@@ -5,16 +5,14 @@ Imports no TensorFlow: the command line's tools start in a fraction of a second.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Optional, Union
+from typing import Optional
 
-from mx_rec.checkpoint import _chain, _directory, _manifest
+from mx_rec.checkpoint import _chain, _layout, _manifest
 from mx_rec.checkpoint._errors import CheckpointError, DamagedError, unreadable
 from mx_rec.checkpoint._merging import MergedTable
 from mx_rec.checkpoint._table_files import TableFiles
 from mx_rec.reading import _finding
 from mx_rec.transaction._pair import Pair
-
-Table = Union[TableFiles, MergedTable]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +22,7 @@ class Checkpoint:
     chain: Sequence[_chain.Link]  # the last is the checkpoint itself, those before it are what it builds on
     format: Optional[int]
     writer: Optional[str]  # the version of mx_rec
-    tables: Mapping[str, Table]
+    tables: Mapping[str, TableFiles]
 
     @property
     def directory(self) -> str:
@@ -42,12 +40,12 @@ class Checkpoint:
     @property
     def prefix(self) -> str:
         """Its name, as TensorFlow calls it."""
-        return _directory.prefix_of(self.directory)
+        return _layout.prefix_of(self.directory)
 
     @property
     def dense_prefix(self) -> str:
         """Of the dense part that belongs to these tables: the prefix, unless they lie in a pair (_pair.py)."""
-        hidden = _directory.parse(self.directory)
+        hidden = _layout.parse(self.directory)
         return self.prefix if hidden is None else Pair(hidden.prefix, hidden.owner).dense_prefix
 
     @property
@@ -57,14 +55,14 @@ class Checkpoint:
     @property
     def dense(self) -> str:
         """How the dense part beside it belongs to these tables: "fits", "differs", "missing", or "unknown"."""
-        crc = _directory.dense_crc32c(self.dense_prefix)
+        crc = _layout.dense_crc32c(self.dense_prefix)
         if crc is None:
             return "missing"
         if self.manifest is None or self.manifest.dense_index_crc32c is None:
             return "unknown"
         return "fits" if crc == self.manifest.dense_index_crc32c else "differs"
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> TableFiles:
         if name not in self.tables:
             raise CheckpointError(
                 f"checkpoint '{self.directory}': table '{name}' is not in it, only {sorted(self.tables)}"

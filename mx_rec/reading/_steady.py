@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Optional, TypeVar
 
 from mx_rec._log import logger
-from mx_rec.checkpoint import _directory, _manifest
+from mx_rec.checkpoint import _layout, _manifest
 from mx_rec.transaction import _recovery
 
 # A save takes milliseconds at least, opening files less than one: twenty of them in a row are no accident.
@@ -28,7 +28,7 @@ class Version(NamedTuple):
     @classmethod
     def of(cls, prefix: str) -> "Version":
         location = _recovery.locate(prefix)
-        crcs = _manifest.identity(location.sparse), _directory.dense_crc32c(location.dense)
+        crcs = _manifest.identity(location.sparse), _layout.dense_crc32c(location.dense)
         return cls(prefix, location, *crcs)
 
     def is_current(self) -> bool:

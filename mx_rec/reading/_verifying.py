@@ -13,12 +13,12 @@ from typing import Callable, Optional
 
 import numpy as np
 
-from mx_rec.checkpoint import _chain, _manifest, _table_files
+from mx_rec.checkpoint import _chain, _columns, _manifest, _table_files
 from mx_rec.checkpoint._errors import DamagedError
 from mx_rec.reading import _reading
 
 _KEYS_AT_ONCE = 1 << 24  # sorted in memory, 16 bytes each
-_MAX_COUNT = 2**32 - 1  # counts and steps (native/table/history.h)
+_MAX_COUNT = 2**32 - 1  # native/table/history.h
 
 
 @dataclasses.dataclass
@@ -85,7 +85,7 @@ def _check_link(link, advance):
     return findings
 
 
-def require_whole(table: _reading.Table, columns: Optional[Collection[str]] = None) -> None:
+def require_whole(table: _table_files.TableFiles, columns: Optional[Collection[str]] = None) -> None:
     """DamagedError if something is wrong with the table, or with those of its `columns` that are named."""
     damage = [text for link in table.links for text in check_table(link, columns)]
     if damage:
@@ -111,8 +111,8 @@ def check_table(
     checks = {"key": _check_keys, "embedding": lambda table: table.floats("embedding")}
     checks |= {slot: lambda table, slot=slot: table.floats(slot) for slot in table.slots}
     checks |= {"table_2_threshold": lambda table: table.tracking, "history_record": _check_history}
-    checks |= {"last_step": _check_steps, "admission_filter": lambda table: table.filter()}
-    checks |= {"deleted": lambda table: table.deleted()}
+    checks |= {column: lambda table, column=column: _check_numbers(table, column) for column in _columns.NUMBERS}
+    checks |= {"admission_filter": lambda table: table.filter(), "deleted": lambda table: table.deleted()}
     for column, look in checks.items():
         if column in bad or (columns is not None and column not in columns):
             continue  # told already, or not asked for
@@ -191,16 +191,16 @@ def _check_history(table):
             )
 
 
-def _check_steps(table):
-    steps = table.last_steps()
-    if steps is None:
+def _check_numbers(table, column):
+    numbers = table.numbers(column)
+    if numbers is None:
         return
-    for part in _table_files.chunks(len(steps)):
-        bad = np.flatnonzero((steps[part] < 0) | (steps[part] > _MAX_COUNT))
+    for part in _table_files.chunks(len(numbers)):
+        bad = np.flatnonzero((numbers[part] < 0) | (numbers[part] > _columns.NUMBERS[column]))
         if len(bad):
-            row = part.start + bad[0]
+            row, what = part.start + bad[0], column.removeprefix("last_")
             raise DamagedError(
-                f"checkpoint file '{table.data_file('last_step')}' is damaged: row {row} has step {steps[row]}"
+                f"checkpoint file '{table.data_file(column)}' is damaged: row {row} has {what} {numbers[row]}"
             )
 
 

@@ -41,8 +41,8 @@ _foreground: contextvars.ContextVar[bool] = contextvars.ContextVar("mx_rec_foreg
 
 
 def start(what: str, work: Callable[[], None]) -> None:
-    """Runs `work` in a thread; call `wait` before. What it raises, the next `wait` tells. The process does not end
-    before it has."""
+    """Runs `work` in a thread; call `wait` before. The next `wait` raises if `work` does. The process does not end
+    before `work` has ended."""
     save = _Save(what)
 
     def run():
@@ -71,7 +71,7 @@ def wait() -> None:
 
 
 def wait_for_save() -> None:
-    """The same without the removals."""
+    """Does the same without waiting for removals."""
     background = part(_Background)
     with background.lock:
         save = background.save

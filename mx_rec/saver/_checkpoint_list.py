@@ -11,7 +11,7 @@ from typing import Optional
 from google.protobuf import text_format
 from tensorflow.python.checkpoint import checkpoint_management
 
-from mx_rec.checkpoint import _directory, _files
+from mx_rec.checkpoint import _files, _layout
 
 
 def write(
@@ -42,5 +42,5 @@ def write(
         all_model_checkpoint_timestamps=times,
         last_preserved_timestamp=last_preserved,
     )
-    temporary = _directory.hidden(path, "state", "tmp")
+    temporary = _layout.hidden(path, "state", "tmp")
     _files.write(path, text_format.MessageToString(state).encode(), temporary, 0o666)

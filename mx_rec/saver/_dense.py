@@ -17,7 +17,7 @@ from typing import Optional
 
 import tensorflow as tf
 
-from mx_rec.checkpoint import _directory, _files
+from mx_rec.checkpoint import _files, _layout
 
 
 class DenseFiles:
@@ -35,7 +35,7 @@ class DenseFiles:
             index = self._open(parent, name + ".index")
             for other in filter(pattern.fullmatch, os.listdir(parent or ".")):
                 self._open(parent, other)
-            self.index_crc32c = _directory.crc32c_of(index)
+            self.index_crc32c = _layout.crc32c_of(index)
         except BaseException:
             self.close()
             raise
@@ -89,6 +89,6 @@ class DenseFiles:
 def open_files(prefix: str) -> Optional[DenseFiles]:
     """The dense part `prefix`, opened; None if there is none, or in TensorFlow's old format."""
     try:
-        return DenseFiles(_directory.base(prefix))
+        return DenseFiles(_layout.base(prefix))
     except FileNotFoundError:
         return None

@@ -92,7 +92,8 @@ def is_beside(graph) -> bool:
 
 
 def put_aside(tables, graph) -> None:
-    """Call before the rows of `tables` go, because `graph` shall begin with other ones. Waits for a save under way."""
+    """Keeps the rows of `tables` that other graphs are training; call it before `graph` replaces them. Waits for a save
+    under way."""
     _background.wait()
     for one in _open():
         for table in tables:
@@ -128,7 +129,7 @@ def _drop(one, name):
 
 
 def put_back(graph) -> None:
-    """Call before the tables of `graph` are saved."""
+    """Loads the rows that wait for the training of `graph`; call it before its tables are saved."""
     for one in _open():
         if one.graph is graph and one.waiting:
             _put_back(one)

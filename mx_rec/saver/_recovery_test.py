@@ -9,7 +9,7 @@ import threading
 import pytest
 import tensorflow as tf
 
-from mx_rec.checkpoint import _directory, _manifest, _owner
+from mx_rec.checkpoint import _layout, _manifest, _owner
 from mx_rec.saver.saver_test import Model, hidden_names, installed, tree
 from mx_rec.transaction import _recovery
 from mx_rec.transaction._pair import Pair
@@ -73,18 +73,18 @@ def interrupt(model, value, directory, owner, installed_files=0, step=1):
 def test_hidden_names_say_who_made_them():
     for host in ("a-b", "a%2Eb", "x-1"):
         for name in ("model-7", "my.tmp-a-1", "my.tmp-a-1.old-b-2"):
-            path = _directory.hidden(f"D/{name}", "sparse", "old", f"{host}-12")
-            assert _directory.parse(path) == (path, "sparse", f"D/{name}", "old", host, 12)
-    own = _directory.parse(_directory.hidden("model", "dense", "tmp"))
+            path = _layout.hidden(f"D/{name}", "sparse", "old", f"{host}-12")
+            assert _layout.parse(path) == (path, "sparse", f"D/{name}", "old", host, 12)
+    own = _layout.parse(_layout.hidden("model", "dense", "tmp"))
     assert own.owner == _owner.name() and own.prefix == "model"
     for other in ("sparse-model-7", ".sparse-model-7", ".sparse-model-7.tmp-12", ".git", ".sparse-m.bad-a-1"):
-        assert _directory.parse(other) is None
+        assert _layout.parse(other) is None
 
 
 def test_a_host_name_with_dots_has_none_as_an_owner(monkeypatch):
     monkeypatch.setattr("socket.gethostname", lambda: "node-1.some/where.org")
     assert "." not in _owner.host() and "/" not in _owner.host()
-    hidden = _directory.parse(_directory.hidden("D/model", "sparse", "tmp"))
+    hidden = _layout.parse(_layout.hidden("D/model", "sparse", "tmp"))
     assert (hidden.prefix, hidden.host, hidden.pid) == ("D/model", _owner.host(), os.getpid())
 
 

@@ -9,7 +9,7 @@ from typing import Optional
 from mx_rec._log import logger
 from mx_rec._native import snapshot
 from mx_rec._process import process
-from mx_rec.checkpoint import _chain, _directory, _manifest
+from mx_rec.checkpoint import _chain, _layout, _manifest
 from mx_rec.reading._steady import Version
 from mx_rec.saver import _dense, _live, _loading, _parked, _tip
 from mx_rec.saver._lenient import allowed
@@ -148,7 +148,7 @@ def _set_tip(restore):
     chain, config = restore.chain, process.config
     if chain[-1].manifest is None or set(chain[-1].tables) != {table.table_name for table in restore.tables}:
         return
-    if _directory.parse(chain[-1].directory) is not None:
+    if _layout.parse(chain[-1].directory) is not None:
         return  # of an interrupted save: the next save gives it its name, and nothing would be found under this one
     # Rows that do not change would have no such slots in the chain.
     if any(set(table.native.slots) - set(chain[-1].tables[table.table_name].slots) for table in restore.tables):

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from mx_rec._log import logger
 from mx_rec._native import snapshot as native_snapshot
-from mx_rec.checkpoint import _directory, _manifest
+from mx_rec.checkpoint import _layout, _manifest
 from mx_rec.saver import _live, _tip
 from mx_rec.transaction._transaction import Transaction
 
@@ -47,7 +47,7 @@ class Saving:
             raise
         # TensorFlow's old format adds the number of shards.
         self.path = os.path.join(os.path.dirname(plan.prefix), os.path.basename(written))
-        self.directory = _directory.target(plan.prefix, plan.parent is not None)
+        self.directory = _layout.target(plan.prefix, plan.parent is not None)
 
     def finish(self) -> None:
         """Returns when the checkpoint is in its place, and lasts. Any thread may call it."""
@@ -77,7 +77,7 @@ class Saving:
         base = _tip.current()
         for table in plan.tables:
             name = table.table_name
-            table_directory(self._transaction.sparse, name)  # says if the name will not do
+            _layout.table_directory(self._transaction.sparse, name)  # raises for a name that no directory can have
             if plan.while_training or plan.starts_chain or plan.parent is not None:
                 native_snapshot.follow_changes(table.native, keys=plan.starts_chain or plan.parent is not None)
             known = None if base is None else base.moments.get(name)
@@ -96,7 +96,7 @@ class Saving:
             )
 
     def _write(self, name):
-        rows, files = self._snapshots[name].write(table_directory(self._transaction.sparse, name))
+        rows, files = self._snapshots[name].write(_layout.table_directory(self._transaction.sparse, name))
         self._snapshots[name].close()  # what was kept for it goes at once
         return dataclasses.replace(self._entries[name], rows=rows, files=files)
 
@@ -116,13 +116,6 @@ class Saving:
             time.monotonic() - self._started,
             self.directory,
         )
-
-
-def table_directory(directory: str, name: str) -> str:
-    """Where a table lies in a sparse directory; ValueError if its name will not do."""
-    if name in (".", "..") or "/" in name or name.startswith(_manifest.NAME):
-        raise ValueError(f"table '{name}' cannot be saved: its name must serve as a directory beside {_manifest.NAME}")
-    return os.path.join(directory, name)
 
 
 def explained(error: OSError, prefix: str) -> OSError:

@@ -8,7 +8,7 @@ from typing import Optional
 
 from mx_rec._native import snapshot
 from mx_rec._process import Part, part
-from mx_rec.checkpoint import _chain, _directory, _manifest
+from mx_rec.checkpoint import _chain, _layout, _manifest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,7 @@ def why_not(prefix: str, tables) -> Optional[str]:
     except ValueError as error:
         return str(error)
     # By their names alone, as the directory is the same: it may be written in several ways.
-    names = {os.path.basename(_directory.target(prefix, is_delta)) for is_delta in (False, True)}
+    names = {os.path.basename(_layout.target(prefix, is_delta)) for is_delta in (False, True)}
     if names & {os.path.basename(link) for link in tip.chain}:
         return "it would replace a checkpoint that it builds on"
     for table in tables:

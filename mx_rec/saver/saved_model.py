@@ -24,11 +24,10 @@ from mx_rec._ops import serve
 from mx_rec._ops.op import nodes_of, rename_tables
 from mx_rec._tables import graphs, meta_graph
 from mx_rec._tf.patch import Patch
-from mx_rec.checkpoint import _directory, _manifest
+from mx_rec.checkpoint import _columns, _layout, _manifest
 from mx_rec.saver import saver
 
 _ASSET = "mx_rec_tables.txt"
-_COLUMNS = ("key", "embedding")
 
 
 @dataclasses.dataclass
@@ -133,7 +132,7 @@ def _export_of(builder):
         note = f"The tables of this model, named ...{suffix}, are in ../variables/sparse-variables.\n"
         with open(os.path.join(scratch, _ASSET), "w", encoding="utf-8") as file:
             file.write(note)
-        found = _Export(_directory.of(variables), suffix, note, scratch, saver.last_sparse_dir())
+        found = _Export(_layout.of(variables), suffix, note, scratch, saver.last_sparse_dir())
         builder._mx_rec_export = found
     return found
 
@@ -145,9 +144,9 @@ def _strip(directory):
     for name, entry in manifest.tables.items():
         path = os.path.join(directory, name)
         for column in os.listdir(path):
-            if column not in _COLUMNS:
+            if column not in _columns.ROWS:
                 shutil.rmtree(os.path.join(path, column))
-        files = {file: facts for file, facts in entry.files.items() if file.split("/")[0] in _COLUMNS}
+        files = {file: facts for file, facts in entry.files.items() if file.split("/")[0] in _columns.ROWS}
         entries[name] = dataclasses.replace(entry, slots=(), optimizer=None, tracking=None, files=files)
     _manifest.write(dataclasses.replace(manifest, tables=entries), directory)
     return entries

@@ -37,7 +37,7 @@ from mx_rec._log import logger
 from mx_rec._process import Part, part, process
 from mx_rec._sessions import beginnings
 from mx_rec._tf.patch import Patch
-from mx_rec.checkpoint import _chain, _directory
+from mx_rec.checkpoint import _chain, _layout
 from mx_rec.reading import _steady
 from mx_rec.saver import _background, _checkpoint_list, _parked, _restoring, _timers, _tip
 from mx_rec.saver._saving import Plan, Saving, explained
@@ -185,7 +185,7 @@ def _save(
         return stock(os.path.join(os.path.dirname(hidden), os.path.basename(save_path)), step, False)
 
     try:
-        _directory.make_parent(_directory.of(prefix), save_path)
+        _layout.make_parent(_layout.of(prefix), save_path)
         wants_delta = save_delta or _timers.wants_delta()
         plan = _plan(prefix, step, tables, is_incremental_checkpoint, wants_delta, write_state)
         saving = Saving(plan, write_dense)
@@ -215,7 +215,7 @@ def _plan(prefix, step, tables, starts_chain, wants_delta, is_listed):
     init says of checkpoints is not for them."""
     config = process.config or Config()
     starts_chain = starts_chain or wants_delta or (config.is_incremental_checkpoint and is_listed)
-    broken = _chain.children(_directory.of(prefix))
+    broken = _chain.children(_layout.of(prefix))
     if broken:
         logger.warning("checkpoint '%s' is replaced, though %s build on it and cannot be restored then", prefix, broken)
     parent = None
@@ -259,7 +259,7 @@ def _restore(self, sess, save_path):
     if tables:
         _steady.steadily(_version(prefix), lambda version: _restore_all(self, sess, version, tables))
     elif not getattr(self, "_mx_rec_tables_only", False):
-        _PATCHES["restore"].stock(self, sess, _locate(prefix) if _directory.is_local(prefix) else save_path)
+        _PATCHES["restore"].stock(self, sess, _locate(prefix) if _layout.is_local(prefix) else save_path)
     if anchors:
         # They are in no file, yet a MonitoredSession starts only when every variable is initialised.
         sess.run([anchor.initializer for anchor in anchors])

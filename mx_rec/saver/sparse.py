@@ -7,7 +7,7 @@ import numpy as np
 
 from mx_rec import _check
 from mx_rec._log import logger
-from mx_rec.checkpoint import _table_files
+from mx_rec.checkpoint import _columns, _table_files
 from mx_rec.reading import _reading, _verifying
 from mx_rec.saver import _background, saver
 
@@ -49,7 +49,7 @@ def export(table_list: Optional[list[str]] = None) -> int:
 
 
 def _write(table):
-    _verifying.require_whole(table, ("key", "embedding", "deleted"))
+    _verifying.require_whole(table, _columns.ROWS)
     rows = dict(zip(table.keys().view(np.uint64), np.array(table.floats("embedding")[:])))
     path = os.path.join(table.path, _table_files.EXPORTED)
     temporary = f"{path}.tmp-{os.getpid()}"

@@ -1,9 +1,9 @@
 """Which process writes to a directory: one alone, from its first save there until it ends or terminates mx_rec.
 
-Two trainings that save under the same names would overwrite each other's checkpoints without a word. So a process
+Two trainings that save under the same names would overwrite each other's checkpoints unnoticed. So a process
 locks D/.mx_rec-lock, a file that says who it is. The lock is the operating system's and ends with the process, however
 that ends; the file may stay then, and means nothing without the lock. It also tells what is left over: of the hidden
-names in a directory (_directory.py), those that the holder of its lock is not at work on. Numbers of processes could
+names in a directory (_layout.py), those that the holder of its lock is not at work on. Numbers of processes could
 not: in two containers that share a disk and a host name they are of different processes, or the same for two of them.
 
 Readers need no lock.

@@ -15,7 +15,7 @@ import os
 import re
 from typing import Optional
 
-from mx_rec.checkpoint import _directory, _files, _manifest
+from mx_rec.checkpoint import _files, _layout, _manifest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Pair:
     @property
     def sparse(self) -> str:
         """The directory of the tables."""
-        return _directory.hidden(self.prefix, "sparse", "tmp", self.owner)
+        return _layout.hidden(self.prefix, "sparse", "tmp", self.owner)
 
     @property
     def dense(self) -> str:
         """The directory of the dense part."""
-        return _directory.hidden(self.prefix, "dense", "tmp", self.owner)
+        return _layout.hidden(self.prefix, "dense", "tmp", self.owner)
 
     @property
     def dense_prefix(self) -> str:
@@ -46,7 +46,7 @@ class Pair:
             os.mkdir(directory, 0o750)
 
     def complete(self, manifest: _manifest.Manifest) -> None:
-        """Makes all of it last and then writes `manifest`: with that the pair is complete."""
+        """Syncs all files and then writes `manifest`, which makes the pair complete."""
         for name in self._dense_names():
             _files.sync(os.path.join(self.dense, name))
         _files.sync(self.dense)
@@ -61,7 +61,7 @@ class Pair:
             return None
         if manifest is None or not os.path.isdir(self.dense):
             return None
-        return manifest if manifest.dense_index_crc32c == _directory.dense_crc32c(self.dense_prefix) else None
+        return manifest if manifest.dense_index_crc32c == _layout.dense_crc32c(self.dense_prefix) else None
 
     def has_predecessor(self) -> bool:
         """Whether D holds files of the checkpoint that are not of this pair, or holds its whole dense part: a process
@@ -69,7 +69,7 @@ class Pair:
         names = self._dense_names()
         held = [name for name in names if os.path.lexists(self._visible(name))]
         return (
-            os.path.isdir(_directory.of(self.prefix))
+            os.path.isdir(_layout.of(self.prefix))
             or (len(held) == len(names) > 0)
             or not all(self._is_installed(name) for name in held)
         )
@@ -79,7 +79,7 @@ class Pair:
         failure it still is, or it is in its place; calling it again, in any process, goes on."""
         parent = os.path.dirname(self.sparse)
         names = self._dense_names()
-        temporary = _directory.hidden(self.prefix, "dense", "new")
+        temporary = _layout.hidden(self.prefix, "dense", "new")
         try:
             for name in names:
                 _files.put(os.path.join(self.dense, name), self._visible(name), temporary)
@@ -88,14 +88,14 @@ class Pair:
             raise
         _files.sync(parent)
 
-        before, old = _directory.of(self.prefix), _directory.hidden(self.prefix, "sparse", "old")
+        before, old = _layout.of(self.prefix), _layout.hidden(self.prefix, "sparse", "old")
         is_delta = _manifest.read(self.sparse).parent is not None
         has_predecessor = os.path.lexists(before)
         if has_predecessor:  # else one may be in `old` already, by which a restore knows that the pair replaces it
             _files.remove(old)
             os.rename(before, old)
         try:
-            os.rename(self.sparse, _directory.target(self.prefix, is_delta))
+            os.rename(self.sparse, _layout.target(self.prefix, is_delta))
         except BaseException:
             if has_predecessor:
                 os.rename(old, before)

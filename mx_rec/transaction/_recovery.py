@@ -6,7 +6,7 @@ import threading
 from typing import NamedTuple, Optional
 
 from mx_rec._log import logger
-from mx_rec.checkpoint import _directory, _files, _manifest, _owner
+from mx_rec.checkpoint import _files, _layout, _manifest, _owner
 from mx_rec.transaction import _lock
 from mx_rec.transaction._pair import Pair
 
@@ -25,9 +25,9 @@ def locate(prefix: str) -> Location:
     """Where checkpoint `prefix` is to be read: under its own names, unless a save of it was interrupted, or is at work,
     with its pair (_pair.py) complete. Then both halves are in there, and what has the final names may be of two saves.
     """
-    base, parent = _directory.base(prefix), os.path.dirname(prefix)
-    visible = Location(prefix, _directory.of(prefix))
-    hidden = [one for one in _directory.list_hidden(parent) if os.path.basename(one.prefix) == os.path.basename(base)]
+    base, parent = _layout.base(prefix), os.path.dirname(prefix)
+    visible = Location(prefix, _layout.of(prefix))
+    hidden = [one for one in _layout.list_hidden(parent) if os.path.basename(one.prefix) == os.path.basename(base)]
     pairs = [Pair(base, one.owner) for one in hidden if (one.half, one.kind) == ("sparse", "tmp")]
     complete = {pair: manifest for pair in pairs if (manifest := pair.read()) is not None}
     if not complete:
@@ -43,7 +43,7 @@ def locate(prefix: str) -> Location:
         current = {_manifest.identity(newest.sparse)}
         last = complete.pop(newest)
     # Whoever saved dense variables alone under this name has replaced the checkpoint, too.
-    if newest is None or _directory.dense_crc32c(base) not in (
+    if newest is None or _layout.dense_crc32c(base) not in (
         None,
         last.replaces.dense_index_crc32c,
         last.dense_index_crc32c,
@@ -58,12 +58,12 @@ class Leftovers:
 
     install: list[Pair]  # complete, and newer than the checkpoint of that name
     withdraw: list[Pair]  # complete, but there was never a checkpoint of that name that anybody was told of
-    remove: list[_directory.Hidden]  # the rest
-    busy: list[_directory.Hidden]  # what a process may be at work on, which stays
+    remove: list[_layout.Hidden]  # the rest
+    busy: list[_layout.Hidden]  # what a process may be at work on, which stays
 
     def settle(self, name: Optional[str] = None) -> None:
-        """Does it. What fails is logged and stays for the next time, but where it concerns the checkpoint `name`: that
-        is an OSError."""
+        """Installs, withdraws and removes. Logs what fails and leaves it for the next time; raises an OSError if it
+        concerns the checkpoint `name`."""
         failed = set()
         for verb, pairs in ((Pair.install, self.install), (Pair.withdraw, self.withdraw)):
             for pair in pairs:
@@ -90,7 +90,7 @@ def survey(parent: str, is_locked: bool, name: Optional[str] = None, other_hosts
         # On a disk that machines share, locks may be those of each machine.
         return not (other_hosts if one.host != _owner.host() else is_locked)
 
-    hidden = [one for one in _directory.list_hidden(parent) if not _files.is_being_removed(one.path)]
+    hidden = [one for one in _layout.list_hidden(parent) if not _files.is_being_removed(one.path)]
     busy = [one for one in hidden if is_busy(one)]
     # Of a checkpoint that a process is at work on, nothing is touched: it may build on what another one left.
     busy_prefixes = {one.prefix for one in busy}

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Optional
 
 from mx_rec._log import logger
-from mx_rec.checkpoint import _directory, _manifest, _owner
+from mx_rec.checkpoint import _layout, _manifest, _owner
 from mx_rec.transaction import _lock, _recovery
 from mx_rec.transaction._pair import Pair
 
@@ -43,7 +43,7 @@ class Transaction:
         try:
             # With what a restore would find, which another machine may have left hidden.
             replaces = _manifest.Replaced(
-                _manifest.identity(_recovery.locate(prefix).sparse), _directory.dense_crc32c(prefix)
+                _manifest.identity(_recovery.locate(prefix).sparse), _layout.dense_crc32c(prefix)
             )
             pair = Pair(prefix, _owner.name())
             transaction = cls(pair, replaces)
@@ -75,7 +75,7 @@ class Transaction:
     ) -> None:
         """Returns when the checkpoint is in its place, and lasts. `tables` are on the disk; with a `parent`, they are
         what has changed since that."""
-        dense = _directory.dense_crc32c(self.dense_prefix)
+        dense = _layout.dense_crc32c(self.dense_prefix)
         self._pair.complete(_manifest.Manifest(step, dense, tables, self._replaces, parent))
         self._has_predecessor = self._pair.has_predecessor()
         self._is_installing = True
@@ -83,8 +83,8 @@ class Transaction:
         _owner.end(self._pair.prefix)
 
     def abort(self) -> None:
-        """Takes back what was done. Where files of an earlier checkpoint have been replaced, that cannot be: then the
-        new checkpoint is the one that counts, though a part of it is hidden. Failures are only logged."""
+        """Removes what was written. After files of an earlier checkpoint have been replaced, it leaves the new
+        checkpoint, which counts from then on, though a part of it is hidden. Failures are only logged."""
         try:
             if not self._is_installing:
                 self._pair.remove()

@@ -20,7 +20,7 @@ from typing import NamedTuple, Optional
 
 from mx_rec._log import logger
 from mx_rec._native.file_facts import crc32c
-from mx_rec.checkpoint import _files, _owner
+from mx_rec.checkpoint import _files, _manifest, _owner
 
 _WHOLE, _DELTA = "sparse-", "delta-sparse-"
 _HIDDEN = re.compile(r"\.(sparse|dense|state)-(.*)\.(tmp|old|new)-([^.]+)-(\d+)")
@@ -58,6 +58,13 @@ def of(prefix: str) -> str:
     """Where the tables of the checkpoint `prefix` lie, if there are any: a checkpoint is whole or a delta, not both."""
     whole, delta = (target(prefix, is_delta) for is_delta in (False, True))
     return delta if os.path.isdir(delta) and not os.path.isdir(whole) else whole
+
+
+def table_directory(directory: str, name: str) -> str:
+    """Where a table lies in a directory of tables; ValueError if no directory there can have its name."""
+    if name in (".", "..") or "/" in name or name.startswith(_manifest.NAME):
+        raise ValueError(f"table '{name}' cannot be saved: its name must serve as a directory beside {_manifest.NAME}")
+    return os.path.join(directory, name)
 
 
 def prefix_of(directory: str) -> str:
