@@ -94,7 +94,8 @@ from mx_rec._native import _build_info, library
 assert _build_info.PACKAGE_VERSION == mx_rec.__version__
 library.core()
 assert "tensorflow" not in sys.modules
-library.ops()
+from mx_rec._ops.library import ops
+ops()
 """
     run_script(python, script, tmp_path)
 
@@ -136,10 +137,11 @@ def test_a_tf_adapter_beside_the_script_stands_in_for_the_installed_one(python, 
 
 def test_another_tensorflow_than_at_build_time_is_refused_with_the_remedy(python, tmp_path):
     script = f"""
-from mx_rec._native import _build_info, library
+from mx_rec._native import _build_info
+from mx_rec._ops.library import ops
 _build_info.TF_VERSION = "1.2.3"  # as if the libraries had been built for it
 try:
-    library.ops()
+    ops()
 except ImportError as error:
     assert "1.2.3" in str(error) and "{TENSORFLOW.version}" in str(error) and "pip install" in str(error), error
 else:
