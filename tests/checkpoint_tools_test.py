@@ -18,6 +18,7 @@ import training
 from mx_rec._process import part
 from mx_rec.checkpoint import _manifest, _owner, _table_files
 from mx_rec.cli import diff
+from mx_rec.cli._steadily import steadily
 from mx_rec.reading import _finding, _reading
 from mx_rec.saver import export, sparse
 from mx_rec.saver.incremental_test import crc32c
@@ -874,6 +875,23 @@ def test_export_writes_a_dict_of_unsigned_keys(tmp_path, tool, log):
         status, out, _ = tool("verify", tmp_path)
         assert status == 0
         assert "key-emb" not in out
+
+
+def test_a_directory_that_goes_while_it_is_read_is_read_again_if_another_took_its_place(run):
+    directory, calls = run / "sparse-model-9", []
+
+    def read(checkpoint, is_replaced):
+        calls.append(checkpoint)
+        if len(calls) == 1:
+            if is_replaced:
+                shutil.copy(run / "sparse-model-6" / "manifest.json", directory)
+            raise FileNotFoundError(directory)
+        return "whole"
+
+    assert steadily([str(directory)], lambda checkpoint: read(checkpoint, True)) == "whole" and len(calls) == 2
+    calls.clear()
+    with pytest.raises(FileNotFoundError):
+        steadily([str(directory)], lambda checkpoint: read(checkpoint, False))
 
 
 def test_export_with_nothing_to_export_warns(monkeypatch, tmp_path, log):

@@ -60,7 +60,7 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 from mx_rec._log import logger  # noqa: E402
-from mx_rec.saver import saver as mx_saver  # noqa: E402
+from mx_rec._tf import patches  # noqa: E402
 from mx_rec.saver.saver_test import Model, fill, native  # noqa: E402
 from mx_rec.transaction import _lock  # noqa: E402
 
@@ -276,7 +276,7 @@ def main():
     # In memory where that is possible, which takes a third of the time.
     home = tempfile.mkdtemp(prefix="mxrec_faults_", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
     arm(home, 0, COUNT)  # from now on no save waits for the disk
-    mx_saver.install()
+    patches.install()
     try:
         killed = [] if LARGE else fork_kills(home)
         with tf.Graph().as_default():

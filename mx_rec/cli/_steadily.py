@@ -16,8 +16,8 @@ _T = TypeVar("_T")
 def steadily(paths: Sequence[str], read: Callable[..., _T]) -> _T:
     """Returns read(*checkpoints) of the checkpoints that `paths` mean, and prints what it printed: that of the first
     time in which they were the same at its end as at its beginning. Files are immutable below a directory of tables,
-    and a save replaces the directory, so what was read meanwhile is of one save. CheckpointError if `read` raises that,
-    or another save always came between."""
+    and a save replaces the directory, so what was read meanwhile is of one save. What `read` raises then, or
+    CheckpointError if another save always came between."""
     for _ in range(_steady.ATTEMPTS):
         # With the encoding of the terminal, by which commands choose their characters.
         printed = io.TextIOWrapper(io.BytesIO(), encoding=sys.stdout.encoding, errors=sys.stdout.errors)
@@ -28,7 +28,7 @@ def steadily(paths: Sequence[str], read: Callable[..., _T]) -> _T:
                 before.append((directory, _manifest.identity(directory)))
             with contextlib.redirect_stdout(printed):
                 result = read(*(_reading.open_checkpoint(directory) for directory, _ in before))
-        except CheckpointError as error:
+        except (CheckpointError, OSError) as error:  # such as of a directory that has gone while it was listed
             failure = error
         if all(_manifest.identity(directory) == identity for directory, identity in before):
             printed.seek(0)
