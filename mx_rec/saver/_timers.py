@@ -5,21 +5,22 @@ The hook's own interval has no effect then. What it saves when a session begins 
 look at the checkpoint, and at the end, it is in its place before they go on, also with init(is_async_checkpoint=True).
 """
 
-import contextvars
 import time
 
 from tensorflow.python.training import basic_session_run_hooks
 
-from mx_rec._process import process
+from mx_rec._process import Scoped, part, process
 from mx_rec._tf.patch import Patch
 from mx_rec.saver import _background
 
-_wants_delta: contextvars.ContextVar[bool] = contextvars.ContextVar("mx_rec_wants_delta", default=False)
+
+class _WantsDelta(Scoped):
+    default = False
 
 
 def wants_delta() -> bool:
     """Whether a timer asks for a delta now."""
-    return _wants_delta.get()
+    return part(_WantsDelta).get()
 
 
 def _is_incremental():
@@ -45,12 +46,9 @@ def _after_run(self, run_context, run_values):
     self._mx_rec_delta_at = now
     if is_whole:
         self._mx_rec_whole_at = now
-    token = _wants_delta.set(not is_whole)
-    try:
+    with part(_WantsDelta).set(not is_whole):
         if self._save(run_context.session, step):
             run_context.request_stop()
-    finally:
-        _wants_delta.reset(token)
 
 
 def _end(self, session):
