@@ -4,8 +4,12 @@ Each room keeps its share in a class of its own, a Part, and asks for the one in
 is first asked for, so that nothing is loaded to be ended, and forgotten when mx_rec ends.
 """
 
+import contextlib
+import contextvars
 import dataclasses
-from typing import Optional, TypeVar
+import itertools
+from collections.abc import Iterator
+from typing import Any, Optional, TypeVar
 
 from mx_rec._config import NOT_INITIALIZED, Config
 
@@ -20,6 +24,38 @@ class Part:
 
     def close(self) -> None:
         """Gives back what it holds."""
+
+
+class Counter(Part):
+    """Counts from 0 for as long as the process lives: what makes names unique."""
+
+    lasts = True
+
+    def __init__(self) -> None:
+        self.next = itertools.count().__next__
+
+
+class Scoped(Part):
+    """A value that holds inside a `with` block, for the thread that runs it. A subclass says what it is elsewhere."""
+
+    lasts = True
+    default: Any = None
+
+    def __init__(self) -> None:
+        self._variable = contextvars.ContextVar(type(self).__qualname__, default=self.default)
+
+    def get(self) -> Any:
+        """Returns the value that holds here."""
+        return self._variable.get()
+
+    @contextlib.contextmanager
+    def set(self, value: object) -> Iterator[None]:
+        """Makes it `value` inside the block."""
+        token = self._variable.set(value)
+        try:
+            yield
+        finally:
+            self._variable.reset(token)
 
 
 P = TypeVar("P", bound=Part)

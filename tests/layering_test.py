@@ -1,6 +1,7 @@
 """Rules about who may know whom, which no compiler checks."""
 
 import ast
+import io
 import pathlib
 import re
 import subprocess
@@ -112,6 +113,117 @@ def test_only_ops_and_tf_know_the_places_in_an_op():
         if _is_op_knowledge(node)
     ]
     assert not found, "\n".join(found)
+
+
+def _is_at_the_border(path):
+    return path.relative_to(ROOT).parts[1] == "_tf"
+
+
+def _private_names(tree):
+    """The attributes with an underscore that a file reaches for and does not define itself, with their lines."""
+    in_classes = {inner for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for inner in ast.walk(node)}
+    attributes = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and re.match("_[A-Za-z]", node.attr)
+    ]
+    # A function outside of classes that takes `self` is a patch, and `self` an object of TensorFlow.
+    of_self = {node for node in attributes if ast.unparse(node.value) in ("self", "cls")}
+    own = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    own |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    own |= {node.attr for node in of_self & in_classes if isinstance(node.ctx, ast.Store)}
+    for node in attributes:
+        if node.attr not in own or node in of_self - in_classes:
+            yield node.lineno, ast.unparse(node)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr", "setattr", "delattr"):
+            if re.match("'_[A-Za-z]", ast.unparse(node.args[1])):
+                yield node.lineno, ast.unparse(node)
+
+
+def test_only_tf_knows_private_names_of_tensorflow():
+    found = []
+    for path in PYTHON:
+        if _is_at_the_border(path):
+            continue
+        tree = ast.parse(path.read_text())
+        for line, name in _private_names(tree):
+            # Python's own: threads and frames, and the parser of arguments.
+            if not name.startswith("sys._") and path.name != "completion.py":
+                found.append(f"{path.relative_to(ROOT)}:{line}: {name}")
+        for node in ast.walk(tree):
+            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.value] if isinstance(node, ast.Constant) and isinstance(node.value, str) else []
+            if any(re.match(r"tensorflow\.python\b", module) for module in modules):
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}")
+    assert not found, "\n".join(found)
+
+
+def test_only_tf_hangs_notes_on_objects_of_tensorflow():
+    found = [
+        f"{path.relative_to(ROOT)}:{token.start[0]}: {token.string}"
+        for path in PYTHON
+        if not _is_at_the_border(path)
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+        if token.type != tokenize.COMMENT and re.search(r"\b_mx_rec_", token.string)
+    ]
+    assert not found, "\n".join(found)
+
+
+# What a module may keep that changes: the process's state, and two libraries that are loaded when first asked for.
+MUTABLES = {"mx_rec/_process.py: process", "mx_rec/_native/library.py: core", "mx_rec/_ops/library.py: ops"}
+_MUTABLE = re.compile(
+    r"(\w+\.)*(list|dict|set|bytearray|defaultdict|deque|Counter|OrderedDict|count|cycle|\w*Lock|Condition|Event|"
+    r"\w*Semaphore|Barrier|local|ContextVar|Weak\w*|\w*Queue|Random|SimpleNamespace|Process|Part)(\[.*\])?"
+)
+_CHANGING = "append add clear discard extend insert pop popitem remove reverse setdefault sort update".split()
+_DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+
+
+def _own_statements(body):
+    """The statements that run when a module is imported."""
+    for statement in body:
+        yield statement
+        for field in ("body", "orelse", "finalbody", "handlers"):
+            if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+                yield from _own_statements(getattr(statement, field, []))
+
+
+def _changed(tree):
+    """The names that something in a file changes in place: by an item, or by a method."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            yield node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGING:
+            yield node.func.value
+
+
+def _mutables(tree):
+    """The names of a module that something changes, or may: lists and the like that have no name of a constant, or one
+    but are changed; what is made to change, such as locks, caches and counters; names that functions bind anew."""
+    changed = {ast.unparse(node) for node in _changed(tree)}
+    for statement in _own_statements(tree.body):
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            for name in (node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)):
+                is_constant = name.strip("_").isupper() or name == "__all__"
+                value = statement.value
+                if isinstance(value, _DISPLAYS) and not (is_constant and name not in changed):
+                    yield name
+                elif isinstance(value, ast.Call) and _MUTABLE.fullmatch(ast.unparse(value.func)):
+                    yield name
+        elif isinstance(statement, ast.FunctionDef) and any(
+            "cache" in ast.unparse(d) for d in statement.decorator_list
+        ):
+            yield statement.name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            yield from node.names
+
+
+def test_no_module_keeps_what_changes():
+    # It is in Parts (mx_rec/_process.py), so that it can be found, and ends with mx_rec.
+    found = {f"{path.relative_to(ROOT)}: {name}" for path in PYTHON for name in _mutables(ast.parse(path.read_text()))}
+    assert len(MUTABLES) <= 3 and found == MUTABLES
 
 
 def test_rooms_for_files_alone_import_no_tensorflow():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from mx_rec._tables.anchors import table_of
 from mx_rec.core.embedding import create_table, sparse_lookup
 from mx_rec.optimizers.gradient_descent import create_hash_optimizer
 from mx_rec.util.initialize import init, terminate_config_initializer
@@ -96,7 +97,7 @@ def test_minimize_trains_the_tables_that_feed_the_loss_and_nothing_else(started,
         assert session.run(step) == 1
         (weight,) = session.run(v1.trainable_variables())
     np.testing.assert_array_equal(weight, np.ones(model.DIM))
-    tables = {v._mx_rec_table.table_name: v._mx_rec_table for v in v1.global_variables() if hasattr(v, "_mx_rec_table")}
+    tables = {table.table_name: table for table in map(table_of, v1.global_variables()) if table is not None}
     keys, values = model.dump(tables["fed"])
     np.testing.assert_array_equal(keys, [1, 2])
     # The gradient of a row is how often its key occurs.

@@ -13,6 +13,7 @@ from mx_rec._ops import lookup
 from mx_rec._ops.lookup import Commit
 from mx_rec._tables import graphs
 from mx_rec._tf import collections
+from mx_rec._tf.editing import run_after
 from mx_rec.constants import constants
 
 
@@ -35,7 +36,7 @@ def commit(plan, layout, table, feature, pooling, is_train) -> Commit:
         found = shared.get(table.table_name)
         if found is None:
             found = dataclasses.replace(build(plan, layout, [table.table_name])[table.table_name], first=first)
-            found.lookup.op._add_control_input(first.lookup.op)
+            run_after(found.lookup.op, [first.lookup.op])
             shared[table.table_name] = found
     if found is None:
         names = [name for name in layout.tables if name in state.tables and name not in shared]

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Optional
 
 from mx_rec._tf import walking
+from mx_rec._tf.control_flow import is_inside
 from mx_rec._tf.iterators import GET_NEXT
 
 # Stateful by TensorFlow's book, but always the same for the same input: static tables are filled once, before training.
@@ -29,7 +30,7 @@ class Stays(Exception):
 def trace(lookup) -> Slice:
     """The slice of a lookup. Raises Stays, or ValueError for graphs that cannot be meant."""
     graph = lookup.plan.graph
-    if getattr(graph, "outer_graph", None) is not None or lookup.plan.op._get_control_flow_context() is not None:
+    if getattr(graph, "outer_graph", None) is not None or is_inside(lookup.plan.op):
         raise Stays("it is inside a branch or a loop")
     who = f"lookup '{lookup.name}' in table '{lookup.table.table_name}'"
     return trace_ops([lookup.ids.op, *(times.op for times in lookup.times)], who)

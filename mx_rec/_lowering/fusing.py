@@ -16,7 +16,7 @@ from mx_rec._ops.columns import columns_of
 from mx_rec._ops.place import Pooling
 from mx_rec._tables import graphs
 from mx_rec._tf import static_shape, sums, walking
-from mx_rec._tf.editing import replace, replace_control, replace_input, run_after_the_same
+from mx_rec._tf.editing import replace, replace_control, replace_input, run_after, run_after_the_same
 
 # Ops without a reader that only a script that fetches them runs: updates that were replaced, and what tf.gradients
 # leaves behind.
@@ -62,7 +62,7 @@ class _Lookups:
             seen.add(op)
             readers = walking.readers(op)
             is_end = not readers and op.type in _ENDS
-            if op._control_outputs or not (readers or is_end):
+            if walking.followers(op) or not (readers or is_end):
                 return False
             stack.extend(readers)
         return True
@@ -137,7 +137,7 @@ def _pool_updates(lookups):
         if is_changed:
             with tf.name_scope(update.op.name + "_pooled/"), tf.control_dependencies(None):
                 pooled = fold_update.build(update.plan, targets, update.settings)
-            pooled._add_control_inputs(update.op.control_inputs)
+            run_after(pooled, update.op.control_inputs)
             replace_control([update.op], pooled)
 
 

@@ -1,11 +1,13 @@
 """Insertion: what an insert function did to one dataset, for the lookups that come later."""
 
 import dataclasses
-import itertools
 
 from mx_rec._ops.prepare import Layout
+from mx_rec._process import Counter, part
 
-_counter = itertools.count()
+
+class _Numbers(Counter):
+    """Of insertions."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Insertion:
     specs: list[object]
     is_grouped: bool
     has_times: bool  # whether the plan holds timestamps
-    number: int = dataclasses.field(default_factory=lambda: next(_counter))
+    number: int = dataclasses.field(default_factory=lambda: part(_Numbers).next())
 
     @property
     def op_name(self) -> str:

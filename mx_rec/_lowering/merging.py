@@ -9,7 +9,8 @@ from mx_rec._ops.fold import folds_of
 from mx_rec._ops.lookup import LookupOp, commit_of
 from mx_rec._tables import graphs
 from mx_rec._tf import walking
-from mx_rec._tf.editing import replace, replace_control
+from mx_rec._tf.control_flow import is_inside
+from mx_rec._tf.editing import replace, replace_control, run_after
 from mx_rec._tf.iterators import GET_NEXT
 
 
@@ -58,7 +59,7 @@ def merge_in_step(graph) -> None:
     trainings = _trainings_of(graph)
     batches = {}
     for lookup in graphs.state(graph).tensor_lookups:
-        is_here = lookup.plan.graph is graph and lookup.plan.op._get_control_flow_context() is None
+        is_here = lookup.plan.graph is graph and not is_inside(lookup.plan.op)
         if lookup.is_train and is_here and lookup.plan.consumers():
             batches.setdefault(frozenset(sources_of(lookup.ids.op)), []).append(lookup)
     for lookups in batches.values():
@@ -152,7 +153,7 @@ def _merge_updates(plan, handles):
     for same in updates.values():
         targets = [target for _, its_targets in same for target in its_targets]
         merged = fold_update.build(plan, targets, same[0][0].settings)
-        merged._add_control_inputs(list(dict.fromkeys(before for one, _ in same for before in one.op.control_inputs)))
+        run_after(merged, (before for one, _ in same for before in one.op.control_inputs))
         replace_control([update.op for update, _ in same], merged)
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 
 import tensorflow as tf
-from tensorflow.python.data.ops import dataset_ops
 
 from mx_rec._lowering.finding import Stays
 from mx_rec._tf import iterators
@@ -53,7 +52,7 @@ def extend(source, function, limit):
     resource = iterators.resource_of(source.iterator)
 
     def dataset_of(variant):
-        dataset = dataset_ops._VariantDataset(variant, spec)
+        dataset = tf.data.experimental.from_variant(variant, spec)
         if limit > 0:
             dataset = dataset.take(limit)
         return dataset.map(lambda *flat: (*flat, *function(list(flat)))).prefetch(_AHEAD)
@@ -64,7 +63,7 @@ def extend(source, function, limit):
             # What still reads the old iterator must not silently draw batches from it.
             unused = v1.data.Iterator.from_structure(tuple(s.dtype for s in spec), tuple(s.shape for s in spec))
             for get_next in source.get_nexts:
-                replace_input(get_next, resource, unused._iterator_resource)
+                replace_input(get_next, resource, iterators.resource_behind(unused))
         else:
             datasets = [dataset_of(iterators.dataset_of(maker)) for maker in makers]
             # The script's own initializers now prepare the new iterator, which has no other; the old one stays without
@@ -73,8 +72,8 @@ def extend(source, function, limit):
                 v1.data.get_output_types(datasets[0]), v1.data.get_output_shapes(datasets[0])
             )
             for maker, dataset in zip(makers, datasets):
-                replace_input(maker, iterators.dataset_of(maker), dataset._variant_tensor)
-                replace_input(maker, resource, iterator._iterator_resource)
+                replace_input(maker, iterators.dataset_of(maker), tf.data.experimental.to_variant(dataset))
+                replace_input(maker, resource, iterators.resource_behind(iterator))
         batches = [list(iterator.get_next()) for _ in source.get_nexts]
     for get_next, batch in zip(source.get_nexts, batches):
         for output, tensor in zip(get_next.outputs, batch):

@@ -7,6 +7,9 @@ with what the first has learned. Steps cost nothing: a session is watched until 
 
 from mx_rec._log import logger
 from mx_rec._tables import graphs
+from mx_rec._tf.notes import Note
+
+_BEGINNING = Note("beginning")
 
 
 def observer(session):
@@ -23,13 +26,14 @@ def observer(session):
         is_left = facts == table.joined if is_first else facts != table.warm_started
         if facts[0] > 0 and is_left:
             tables.append((table, facts))
-    session._mx_rec_beginning = _Beginning(tables)
-    return session._mx_rec_beginning
+    found = _Beginning(tables)
+    _BEGINNING.set(session, found)
+    return found
 
 
 def settle(session) -> None:
     """Call when a checkpoint was restored: then the variables are not as they were initialized."""
-    found = getattr(session, "_mx_rec_beginning", None)
+    found = _BEGINNING.of(session)
     if found is not None:
         found.is_initialized = False
 

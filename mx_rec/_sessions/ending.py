@@ -10,11 +10,9 @@ import sys
 import threading
 import weakref
 
-from tensorflow.python.client import session as tf_session
-from tensorflow.python.client.pywrap_tf_session import TF_CloseSession, TF_DeleteSession
-
 from mx_rec._log import logger
 from mx_rec._process import Part, part
+from mx_rec._tf import sessions
 
 # How long a generator may take for an element; one that blocks for ever must not keep the process from ending.
 _SECONDS = 10.0
@@ -26,27 +24,22 @@ class _Sessions(Part):
     lasts = True
 
     def __init__(self):
-        self.all: weakref.WeakSet[tf_session.BaseSession] = weakref.WeakSet()
+        self.all: weakref.WeakSet[sessions.BaseSession] = weakref.WeakSet()
 
 
 def remember(session) -> None:
     """Ends `session` when the interpreter exits, if it is still there."""
-    sessions = part(_Sessions).all
-    if not sessions:
+    known = part(_Sessions).all
+    if not known:
         atexit.unregister(_end_all)  # so that it is there once, and runs before all that was registered earlier
         atexit.register(_end_all)
-    sessions.add(session)
+    known.add(session)
 
 
 def _end_all():
     running = _in_other_threads()
-    taken = []
-    for session in list(part(_Sessions).all):
-        # To delete a session under a thread that runs it would be a crash instead of a wait.
-        if session._session is not None and id(session) not in running:
-            # From here on nobody else deletes it, and waits.
-            taken.append(session._session)
-            session._session, session._closed = None, True
+    # To delete a session under a thread that runs it would be a crash instead of a wait.
+    taken = [sessions.take(session) for session in list(part(_Sessions).all) if id(session) not in running]
     ender = threading.Thread(target=_end, args=[taken], name="mx_rec sessions end", daemon=True)
     ender.start()
     ender.join(_SECONDS)
@@ -58,11 +51,11 @@ def _end_all():
         )
 
 
-def _end(sessions):
-    for session in sessions:
+def _end(taken):
+    for session in taken:
         try:
-            TF_CloseSession(session)
-            TF_DeleteSession(session)
+            if session is not None:
+                sessions.delete(session)
         except Exception as error:  # one that cannot be closed must not keep the others
             logger.debug("at exit: %s", error)
 
@@ -73,7 +66,7 @@ def _in_other_threads():
     for thread, frame in sys._current_frames().items():
         while frame is not None and thread != threading.get_ident():
             owner = frame.f_locals.get("self")
-            if isinstance(owner, tf_session.BaseSession):
+            if isinstance(owner, sessions.BaseSession):
                 found.add(id(owner))
             frame = frame.f_back
     return found

@@ -2,12 +2,12 @@
 something trains its tables, and whose rows it begins with."""
 
 import tensorflow as tf
-from tensorflow.python.client import session as tf_session
 
 from mx_rec._lowering.finding import reads_dataset
 from mx_rec._sessions import beginnings, ending, untrained, watching
 from mx_rec._tables import graphs
 from mx_rec._tf.patch import Patch
+from mx_rec._tf.sessions import BaseSession, give_up
 
 
 def _init(self, target="", graph=None, config=None):
@@ -17,7 +17,7 @@ def _init(self, target="", graph=None, config=None):
         try:
             _check_modified(given)
         except RuntimeError:
-            self._session = None  # its destructor looks for it
+            give_up(self)
             raise
     PATCHES[0].stock(self, target, graph, config)
     watching.watch(self, _begin)  # tables may come later
@@ -55,4 +55,4 @@ def _check_modified(graph):
         )
 
 
-PATCHES = [Patch(lambda: tf_session.BaseSession, "__init__", _init, "what a graph lacks is told when it runs")]
+PATCHES = [Patch(lambda: BaseSession, "__init__", _init, "what a graph lacks is told when it runs")]

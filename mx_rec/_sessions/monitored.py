@@ -1,6 +1,6 @@
 """Monitored sessions start the pipeline of their graph: scripts need not call `start_asc_pipeline`, nor add a hook."""
 
-from tensorflow.python.training import monitored_session
+import tensorflow as tf
 
 from mx_rec._lowering import lowering
 from mx_rec._tables import graphs
@@ -9,8 +9,6 @@ from mx_rec._tf.patch import Patch
 
 def _finalize(self):
     # All hooks have had their say, and from here on the graph cannot change.
-    import tensorflow as tf
-
     graph = tf.compat.v1.get_default_graph()
     state = graphs.state(graph)
     is_forgotten = state.to_move and state.replacements is None  # guard.py says so
@@ -19,4 +17,4 @@ def _finalize(self):
     return PATCHES[0].stock(self)
 
 
-PATCHES = [Patch(lambda: monitored_session.Scaffold, "finalize", _finalize, "the pipeline starts by itself")]
+PATCHES = [Patch(lambda: tf.compat.v1.train.Scaffold, "finalize", _finalize, "the pipeline starts by itself")]

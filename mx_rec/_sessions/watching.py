@@ -17,8 +17,7 @@ def watch(session, begin) -> None:
     first that needs a lookup. `ops` are the fetched ones. If an observer raises an error, the run fails, and the next
     is looked at, too. `begin` is called when the session's graph has a table: now, or before the first run from then.
     """
-    session._mx_rec_watch = _Watch(session, begin)
-    session.run = session._mx_rec_watch.run
+    session.run = _Watch(session, begin).run
 
 
 class _Watch:
@@ -48,7 +47,7 @@ class _Watch:
             observer(ops, is_lookup)
         graphs.state(session.graph).runners.add(session)
         if is_lookup:
-            del session.run, session._mx_rec_watch
+            del session.run
         return type(session).run(session, *arguments, **keywords)
 
     def _reads_tables(self, ops):

@@ -8,6 +8,10 @@ from mx_rec._log import logger
 from mx_rec._native import table as native_table
 from mx_rec._ops.prepare import PrepareOp
 from mx_rec._process import process
+from mx_rec._tf.control_flow import is_inside
+from mx_rec._tf.notes import Note
+
+_STATE = Note("state")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,10 +96,10 @@ def state(graph=None) -> GraphState:
 
         graph = tf.compat.v1.get_default_graph()
     graph = outermost(graph)
-    generation, found = getattr(graph, "_mx_rec_state", (None, None))
+    generation, found = _STATE.of(graph, (None, None))
     if generation != process.generation:  # of tables that are gone
         found = GraphState()
-        graph._mx_rec_state = (process.generation, found)
+        _STATE.set(graph, (process.generation, found))
     return found
 
 
@@ -135,12 +139,13 @@ def is_top_level(graph) -> bool:
     import tensorflow as tf
 
     current = tf.compat.v1.get_default_graph()
-    return current is graph and current._get_control_flow_context() is None
+    return current is graph and not is_inside(current)
 
 
 def is_running(graph, before_tables=False) -> bool:
     """Whether a session that is still open has run `graph`. TensorFlow ignores changes of ops for such a session.
     `before_tables`: also if it did so only before there was a table, which matters where other ops are changed."""
+    from mx_rec._tf.sessions import is_open
+
     found = state(graph)
-    sessions = [*found.runners, *(found.early_runners if before_tables else ())]
-    return any(not session._closed for session in sessions)
+    return any(map(is_open, [*found.runners, *(found.early_runners if before_tables else ())]))

@@ -11,7 +11,6 @@ import json
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework import meta_graph
 
 from mx_rec import _process
 from mx_rec._log import logger
@@ -21,6 +20,7 @@ from mx_rec._ops.lookup import LookupOp
 from mx_rec._ops.op import are_in
 from mx_rec._tables import graphs, trackings
 from mx_rec._tables.sparse_table import BaseSparseEmbedding, TableOptions
+from mx_rec._tf import meta_graphs
 from mx_rec._tf.patch import Patch
 
 COLLECTION = "mx_rec_tables"  # also in files: never rename
@@ -51,7 +51,7 @@ def _create_meta_graph_def(
 def _import_meta_graph(meta_graph_or_file, clear_devices=False, graph=None, import_scope=None, *arguments, **keywords):
     proto = meta_graph_or_file
     if isinstance(proto, str):
-        proto = meta_graph.read_meta_graph_file(proto)
+        proto = meta_graphs.read(proto)
     texts = list(proto.collection_def[COLLECTION].bytes_list.value) if COLLECTION in proto.collection_def else []
     if are_in(proto):
         library.ops()
@@ -67,9 +67,14 @@ def _import_meta_graph(meta_graph_or_file, clear_devices=False, graph=None, impo
     return found
 
 
-_CREATE = Patch(lambda: meta_graph, "create_meta_graph_def", _create_meta_graph_def, "MetaGraphs describe tables")
+_CREATE = Patch(
+    lambda: meta_graphs.MAKERS, "create_meta_graph_def", _create_meta_graph_def, "MetaGraphs describe tables"
+)
 _IMPORT = Patch(
-    lambda: meta_graph, "import_scoped_meta_graph_with_return_elements", _import_meta_graph, "MetaGraphs make tables"
+    lambda: meta_graphs.MAKERS,
+    "import_scoped_meta_graph_with_return_elements",
+    _import_meta_graph,
+    "MetaGraphs make tables",
 )
 PATCHES = [_CREATE, _IMPORT]
 

@@ -11,7 +11,7 @@ from mx_rec._log import logger
 from mx_rec._native import table as native_table
 from mx_rec._native.table import DiskTier, InitializerSpec, NativeTable
 from mx_rec._process import Part, part
-from mx_rec._tables import initializers, row_access
+from mx_rec._tables import anchors, initializers, row_access
 from mx_rec._tf import patches
 
 
@@ -114,7 +114,7 @@ class BaseSparseEmbedding:
         """Takes a variable of the graph as the anchor. From now on TensorFlow must know of tables."""
         patches.install()
         self.variable = variable
-        self.variable._mx_rec_table = self
+        anchors.bind(variable, self)
 
     def check_same(self, options: TableOptions) -> None:
         """ValueError unless `options` are the ones the table was made with."""

@@ -1,1 +1,1 @@
-"""The border to TensorFlow: patches, private names, walking and editing of graphs."""
+"""The border to TensorFlow: patches, notes on its objects, its private names, walking and editing of graphs."""

@@ -1,5 +1,7 @@
 """Editing a graph that is built: what reads a tensor, or runs after an op, is given another one."""
 
+from mx_rec._tf.walking import followers
+
 
 def replace(old, new) -> None:
     """Makes everything that reads the tensor `old` read `new`: ops, collections, and sessions that are asked for it or
@@ -34,14 +36,19 @@ def replace_input(op, old, new) -> None:
 
 def replace_control(old, new) -> None:
     """Makes everything that runs after one of the ops `old` run after the op `new` instead."""
-    for op in {after for before in old for after in before._control_outputs}:
+    for op in {after for before in old for after in followers(before)}:
         others = [before for before in op.control_inputs if before not in old]
         op._remove_all_control_inputs()
         op._add_control_inputs([*others, new])
+
+
+def run_after(op, others) -> None:
+    """Makes `op` run after the ops `others`, too."""
+    op._add_control_inputs(list(dict.fromkeys(others)))
 
 
 def run_after_the_same(op, others) -> None:
     """Makes `op` run after everything that the ops `others` run after. TensorFlow often leaves that to a constant among
     an op's inputs."""
     constants = [source.op for other in others for source in other.inputs if source.op.type == "Const"]
-    op._add_control_inputs(list(dict.fromkeys(b for other in [*others, *constants] for b in other.control_inputs)))
+    run_after(op, (before for other in [*others, *constants] for before in other.control_inputs))

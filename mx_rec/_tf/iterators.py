@@ -24,6 +24,11 @@ def resource_of(iterator):
     return iterator.outputs[0]
 
 
+def resource_behind(iterator):
+    """The same of an iterator as scripts know it, tf.compat.v1.data.Iterator."""
+    return iterator._iterator_resource
+
+
 def makers_of(iterator) -> list[object]:
     """The ops that initialize an iterator."""
     return [op for op in resource_of(iterator).consumers() if op.type == "MakeIterator"]

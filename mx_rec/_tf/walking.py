@@ -24,6 +24,11 @@ def readers(op) -> list[object]:
     return [reader for output in op.outputs for reader in output.consumers()]
 
 
+def followers(op) -> list[object]:
+    """The ops that run after `op` because they were told to."""
+    return op._control_outputs
+
+
 def ends_after(op) -> set[str]:
     """Of `op` and the ops that run after it, directly or not, the names of those that nothing runs after."""
     ends, seen, stack = set(), set(), [op]
@@ -31,7 +36,7 @@ def ends_after(op) -> set[str]:
         now = stack.pop()
         if now.name not in seen:
             seen.add(now.name)
-            after = [*now._control_outputs, *readers(now)]
+            after = [*followers(now), *readers(now)]
             ends.update([] if after else [now.name])
             stack.extend(after)
     return ends

@@ -6,9 +6,19 @@ import shutil
 import stat
 import threading
 
+from mx_rec._process import Part, part
+
 _LARGE = 64 << 20
-_lock = threading.Lock()
-_removals: dict[str, threading.Thread] = {}  # by absolute path
+
+
+class _Removals(Part):
+    """Those under way in threads."""
+
+    lasts = True
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.threads: dict[str, threading.Thread] = {}  # by absolute path
 
 
 def sync(path: str) -> None:
@@ -94,8 +104,9 @@ def is_same(one: str, other: str) -> bool:
 
 def remove(path: str) -> None:
     """Removes a file, or a directory with all that is in it. What cannot be removed stays."""
-    with _lock:
-        thread = _removals.get(os.path.abspath(path))
+    removals = part(_Removals)
+    with removals.lock:
+        thread = removals.threads.get(os.path.abspath(path))
     if thread is not None:
         thread.join()
     _remove(path)
@@ -108,8 +119,9 @@ def _remove(path):
         shutil.rmtree(path, ignore_errors=True)
     except OSError:
         pass
-    with _lock:
-        _removals.pop(os.path.abspath(path), None)
+    removals = part(_Removals)
+    with removals.lock:
+        removals.threads.pop(os.path.abspath(path), None)
 
 
 def remove_later(path: str) -> None:
@@ -118,8 +130,9 @@ def remove_later(path: str) -> None:
     if _size(path) < _LARGE:
         return remove(path)
     thread = threading.Thread(target=_remove, args=(path,), name="mx_rec removal")
-    with _lock:
-        _removals[os.path.abspath(path)] = thread
+    removals = part(_Removals)
+    with removals.lock:
+        removals.threads[os.path.abspath(path)] = thread
     try:
         thread.start()
     except RuntimeError:  # the interpreter is ending
@@ -128,14 +141,16 @@ def remove_later(path: str) -> None:
 
 def is_being_removed(path: str) -> bool:
     """Whether a thread of this process is removing it."""
-    with _lock:
-        return os.path.abspath(path) in _removals
+    removals = part(_Removals)
+    with removals.lock:
+        return os.path.abspath(path) in removals.threads
 
 
 def finish_removals() -> None:
     """Returns when all that was to be removed later is gone."""
-    with _lock:
-        threads = list(_removals.values())
+    removals = part(_Removals)
+    with removals.lock:
+        threads = list(removals.threads.values())
     for thread in threads:
         thread.join()
 

@@ -8,8 +8,17 @@ import socket
 import threading
 from urllib.parse import quote
 
-_lock = threading.Lock()
-_at_work: set[str] = set()  # the prefixes that threads of this process are saving
+from mx_rec._process import Part, part
+
+
+class _AtWork(Part):
+    """What threads of this process are saving, maybe longer than mx_rec runs."""
+
+    lasts = True
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.prefixes: set[str] = set()
 
 
 def host() -> str:
@@ -24,23 +33,25 @@ def name() -> str:
 
 def begin(prefix: str) -> None:
     """Marks `prefix` as being saved by a thread of this process, until `end`; RuntimeError if it is marked already."""
-    path = os.path.abspath(prefix)
-    with _lock:
-        if path in _at_work:
+    path, at_work = os.path.abspath(prefix), part(_AtWork)
+    with at_work.lock:
+        if path in at_work.prefixes:
             raise RuntimeError(
                 f"checkpoint '{prefix}' is being saved by another thread of this process; save it again when that "
                 "save has ended, or under another name"
             )
-        _at_work.add(path)
+        at_work.prefixes.add(path)
 
 
 def end(prefix: str) -> None:
     """Removes the mark of `begin`."""
-    with _lock:
-        _at_work.discard(os.path.abspath(prefix))
+    at_work = part(_AtWork)
+    with at_work.lock:
+        at_work.prefixes.discard(os.path.abspath(prefix))
 
 
 def is_at_work(prefix: str) -> bool:
     """Whether a thread of this process is saving `prefix`."""
-    with _lock:
-        return os.path.abspath(prefix) in _at_work
+    at_work = part(_AtWork)
+    with at_work.lock:
+        return os.path.abspath(prefix) in at_work.prefixes

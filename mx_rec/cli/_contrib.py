@@ -9,7 +9,9 @@ import types
 
 def install():
     """The package tensorflow.contrib, which can be imported from now on."""
-    parts = {"layers": _layers(), "lookup": _lookup()}
+    from mx_rec._tf import contrib_lookup
+
+    parts = {"layers": _layers(), "lookup": contrib_lookup.contents()}
     contrib = _module(
         "tensorflow.contrib",
         {name: _module(f"tensorflow.contrib.{name}", contents) for name, contents in parts.items()},
@@ -34,36 +36,6 @@ def _module(name, contents):
     vars(module).update(contents)
     sys.modules[name] = module
     return module
-
-
-def _lookup():
-    from tensorflow.python.ops import lookup_ops
-
-    class HashTable(lookup_ops.StaticHashTableV1):
-        """A table that is filled once, by an initializer."""
-
-        @property
-        def init(self):
-            return self.initializer
-
-    names = (
-        "HasherSpec",
-        "FastHashSpec",
-        "StrongHashSpec",
-        "IdTableWithHashBuckets",
-        "KeyValueTensorInitializer",
-        "MutableHashTable",
-        "TextFileIdTableInitializer",
-        "TextFileIndex",
-        "TextFileInitializer",
-        "TextFileStringTableInitializer",
-        "index_table_from_file",
-        "index_table_from_tensor",
-        "index_to_string_table_from_file",
-        "index_to_string_table_from_tensor",
-    )
-    found = {name: getattr(lookup_ops, name) for name in names}
-    return {**found, "HashTable": HashTable, "MutableDenseHashTable": lookup_ops.DenseHashTable}
 
 
 def _layers():

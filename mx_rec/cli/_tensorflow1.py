@@ -11,6 +11,7 @@ import sysconfig
 import types
 
 import mx_rec
+from mx_rec._process import Part, part
 
 # Installed code gets the real TensorFlow,
 _INSTALLED = tuple(
@@ -31,7 +32,7 @@ def _import_for_scripts(name, globals=None, locals=None, fromlist=(), level=0):
     is_tensorflow = level == 0 and (name == "tensorflow" or name.startswith("tensorflow."))
     if not is_tensorflow or _is_installed(globals):
         return _import(name, globals, locals, fromlist, level)
-    facade = _facade()
+    facade = part(_Facade).module
     found = _import(name, globals, locals, fromlist, level)
     return facade if found is sys.modules["tensorflow"] else found
 
@@ -60,21 +61,19 @@ class _TensorFlow1(types.ModuleType):
         return sorted({*vars(self), *dir(real.compat.v1), *dir(real)})
 
 
-_made = None
-
-
-def _facade():
+class _Facade(Part):
     """The scripts' own tensorflow; made, with TensorFlow 1's behaviour, when it is first asked for."""
-    global _made
-    if _made is None:
+
+    lasts = True
+
+    def __init__(self):
         import tensorflow as tf
 
         from mx_rec.cli import _contrib
 
         tf.compat.v1.disable_v2_behavior()
-        _made = _TensorFlow1("tensorflow", tf.__doc__)
-        _made.__path__, _made.__file__, _made.__spec__ = tf.__path__, tf.__file__, tf.__spec__
-        _made.compat = tf.compat  # that of compat.v1 lacks some names
-        _made.Tensorshape = tf.compat.v1.TensorShape  # as some documents spell it
-        _made.contrib = _contrib.install()
-    return _made
+        self.module = made = _TensorFlow1("tensorflow", tf.__doc__)
+        made.__path__, made.__file__, made.__spec__ = tf.__path__, tf.__file__, tf.__spec__
+        made.compat = tf.compat  # that of compat.v1 lacks some names
+        made.Tensorshape = tf.compat.v1.TensorShape  # as some documents spell it
+        made.contrib = _contrib.install()

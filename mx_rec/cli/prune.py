@@ -238,12 +238,12 @@ def _update_states(directory, states, removed, newest):
     if not stale:
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    from tensorflow.python.checkpoint import checkpoint_management
+    import tensorflow as tf
 
     from mx_rec.saver import _checkpoint_list
 
     for name in stale:
-        state = checkpoint_management.get_checkpoint_state(directory, name)
+        state = tf.train.get_checkpoint_state(directory, name)
         is_relative = _names_relative_paths(os.path.join(directory, name))
         named = [_finding.at_home(path, directory) for path in state.all_model_checkpoint_paths]
         times = dict(zip(named, state.all_model_checkpoint_timestamps))

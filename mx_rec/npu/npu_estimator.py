@@ -1,6 +1,6 @@
 """NPUEstimator: tf.estimator.Estimator under the name that ported scripts use."""
 
-from mx_rec.npu._estimator import estimator
+from mx_rec._tf.estimator import estimator
 from mx_rec.npu.npu_run_config import NPURunConfig
 
 __all__ = ["NPUEstimator"]

@@ -2,7 +2,7 @@
 
 from mx_rec import _check
 from mx_rec._log import logger
-from mx_rec.npu._estimator import estimator
+from mx_rec._tf.estimator import estimator
 from mx_rec.npu.dump_config import DumpConfig
 
 __all__ = ["NPURunConfig"]

@@ -18,6 +18,7 @@ from mx_rec._ops.fold import folds_of
 from mx_rec._ops.lookup import LookupOp, handles_of, reached
 from mx_rec._ops.touched import origin_of
 from mx_rec._tables import graphs
+from mx_rec._tables.anchors import table_of
 from mx_rec.optimizers.base import CustomizedOptimizer
 
 
@@ -91,7 +92,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
     def _tell(self, loss, pairs):
         names = {True: [], False: []}
         for gradient, variable in pairs:
-            names[gradient is not None].append(variable._mx_rec_table.table_name)
+            names[gradient is not None].append(table_of(variable).table_name)
         dense = len(tf.compat.v1.trainable_variables())
         logger.info(
             "%s: minimize('%s') trains the tables %s%s%s",
@@ -108,7 +109,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
         """An op that updates the rows, and then `global_step` if given. Pairs without a gradient are passed over."""
         nonfinite = _process.config().nonfinite_gradients
         targets = [
-            self._target(gradient, variable) for gradient, variable in _pairs(grads_and_vars) if gradient is not None
+            self._target(gradient, variable) for gradient, variable in pairs_of(grads_and_vars) if gradient is not None
         ]
         if not targets:
             raise ValueError(
@@ -146,7 +147,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
 
     def _target(self, gradient, variable):
         """(table, addresses [n], gradient [n, dim]) of a pair."""
-        table = getattr(variable, "_mx_rec_table", None)
+        table = table_of(variable)
         if table is not None:
             return table, *slices_of(gradient, table, self.get_name())
         if not isinstance(variable, tf.Tensor):
@@ -184,7 +185,7 @@ def slices_of(gradient, table, optimizer):
     return gradient.indices, gradient.values
 
 
-def _pairs(grads_and_vars):
+def pairs_of(grads_and_vars):
     """Pairs out of [(gradient, variable), ...], or out of [gradients, variables] as some scripts write it: two lists or
     tuples, or one gradient and one variable."""
     entries = list(grads_and_vars)

@@ -17,8 +17,8 @@ from mx_rec._ops import update
 from mx_rec._ops.lookup import give_rows
 from mx_rec._ops.touched import origin_of
 from mx_rec._tables import graphs
-
-_STOCK = "tensorflow."
+from mx_rec._tables.anchors import table_of
+from mx_rec._tf import optimizers
 
 
 def adopt(cls) -> None:
@@ -29,7 +29,7 @@ def adopt(cls) -> None:
     sparse = getattr(_base, "SparseOptimizer", None)  # None while that very class is being made
     if not issubclass(cls, tf.compat.v1.train.Optimizer) or sparse is None or issubclass(cls, sparse):
         return
-    if _own(cls, "apply_gradients") is None:
+    if optimizers.written(cls, "apply_gradients") is None:
 
         def apply_gradients(self, grads_and_vars, global_step=None, name=None):
             """As in TensorFlow, for tables and variables."""
@@ -38,19 +38,11 @@ def adopt(cls) -> None:
         cls.apply_gradients = apply_gradients
 
 
-def _own(cls, name):
-    """The method of that name that the script has written; None if TensorFlow's is in force."""
-    for kind in cls.__mro__:
-        if name in vars(kind):
-            return None if kind.__module__.startswith(_STOCK) else vars(kind)[name]
-    return None
-
-
 def _apply(optimizer, stock, grads_and_vars, global_step, name):
     from mx_rec.optimizers import _base
 
-    pairs = _base._pairs(grads_and_vars)
-    of_tables = [(g, v) for g, v in pairs if hasattr(v, "_mx_rec_table")]
+    pairs = _base.pairs_of(grads_and_vars)
+    of_tables = [(g, v) for g, v in pairs if table_of(v) is not None]
     if not of_tables:
         return stock(pairs, global_step, name)
     nonfinite = _process.config().nonfinite_gradients
@@ -59,15 +51,15 @@ def _apply(optimizer, stock, grads_and_vars, global_step, name):
     by_table = {}
     for gradient, variable in of_tables:
         if gradient is not None:
-            table = variable._mx_rec_table
+            table = table_of(variable)
             parts = update.parts_of(*_base.slices_of(gradient, table, label))
             by_table.setdefault(table.table_name, (table, []))[1].extend(parts)
     if not by_table:
         raise ValueError(f"{label}: no gradient for any table. Does the loss depend on a lookup with is_train=True?")
     with tf.name_scope(name or optimizer.get_name()):
-        optimizer._prepare()
+        optimizers.prepare(optimizer)
         updates = [_update(optimizer, table, parts, nonfinite) for table, parts in by_table.values()]
-    others = [(g, v) for g, v in pairs if not hasattr(v, "_mx_rec_table")]
+    others = [(g, v) for g, v in pairs if table_of(v) is None]
     if any(gradient is not None for gradient, _ in others):
         updates.append(stock(others))
     if global_step is None:
@@ -114,12 +106,7 @@ def _update(optimizer, table, parts, nonfinite):
         )
     with tf.control_dependencies([copy.assign(before, read_value=False)]):
         slices = tf.IndexedSlices(tf.identity(gradient), tf.range(count))
-        if _own(type(optimizer), "_apply_sparse_duplicate_indices") is not None:
-            done = optimizer._apply_sparse_duplicate_indices(slices, copy)
-        elif _own(type(optimizer), "_apply_sparse") is not None:
-            done = optimizer._apply_sparse(slices, copy)
-        else:
-            done = optimizer._resource_apply_sparse_duplicate_indices(slices.values, copy, slices.indices)
+        done = optimizers.apply_sparse(optimizer, slices, copy)
     with tf.control_dependencies([done]):
         change = before - copy.read_value()
     # Gradient descent at rate 1 without decay subtracts.

@@ -3,6 +3,8 @@
 import tensorflow as tf
 
 from mx_rec import _check
+from mx_rec._tables.anchors import table_of
+from mx_rec._tf.optimizers import add_zeros
 from mx_rec.optimizers._base import learning_rate_argument, learning_rate_now
 from mx_rec.optimizers.ftrl_t import strengths
 
@@ -41,13 +43,14 @@ class FtrlTDense(tf.compat.v1.train.Optimizer):
 
     def _create_slots(self, var_list):
         for variable in var_list:
-            if hasattr(variable, "_mx_rec_table"):
+            table = table_of(variable)
+            if table is not None:
                 raise ValueError(
-                    f"{self.get_name()} trains dense variables, got table '{variable._mx_rec_table.table_name}'; use "
+                    f"{self.get_name()} trains dense variables, got table '{table.table_name}'; use "
                     "mx_rec.optimizers.ftrl_t.create_hash_optimizer for tables"
                 )
             for slot in self._slot_names:
-                self._zeros_slot(variable, slot, f"{self._name}/{slot}")
+                add_zeros(self, variable, slot)
 
     def _apply_dense(self, grad, var):
         z, n, mean = (self.get_slot(var, slot) for slot in self._slot_names)

@@ -6,13 +6,12 @@ finishes it even if Ctrl-C comes meanwhile. A second Ctrl-C gives it up.
 
 import atexit
 import contextlib
-import contextvars
 import dataclasses
 import threading
 from typing import Callable, Optional
 
 from mx_rec._log import logger
-from mx_rec._process import Part, part
+from mx_rec._process import Part, Scoped, part
 from mx_rec.checkpoint import _files
 
 
@@ -37,7 +36,8 @@ class _Background(Part):
         wait()
 
 
-_foreground: contextvars.ContextVar[bool] = contextvars.ContextVar("mx_rec_foreground", default=False)
+class _Foreground(Scoped):
+    default = False
 
 
 def start(what: str, work: Callable[[], None]) -> None:
@@ -129,15 +129,10 @@ def is_busy() -> bool:
         return background.save is not None and not background.save.ended.is_set()
 
 
-@contextlib.contextmanager
-def foreground():
+def foreground() -> contextlib.AbstractContextManager[None]:
     """Saves inside it return when they have ended."""
-    token = _foreground.set(True)
-    try:
-        yield
-    finally:
-        _foreground.reset(token)
+    return part(_Foreground).set(True)
 
 
 def is_foreground() -> bool:
-    return _foreground.get()
+    return part(_Foreground).get()

@@ -8,8 +8,8 @@ import os
 from collections.abc import Sequence
 from typing import Optional
 
+import tensorflow as tf
 from google.protobuf import text_format
-from tensorflow.python.checkpoint import checkpoint_management
 
 from mx_rec.checkpoint import _files, _layout
 
@@ -35,7 +35,7 @@ def write(
     def name(checkpoint):
         return os.path.relpath(checkpoint, directory) if is_relative and os.path.isabs(checkpoint) else checkpoint
 
-    state = checkpoint_management.generate_checkpoint_state_proto(
+    state = tf.compat.v1.train.generate_checkpoint_state_proto(
         directory,
         name(latest),
         all_model_checkpoint_paths=[name(checkpoint) for checkpoint in every],

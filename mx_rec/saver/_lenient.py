@@ -7,11 +7,11 @@ By default a restore is strict: what was saved comes back whole, or nothing chan
 """
 
 import contextlib
-import contextvars
 import dataclasses
 from collections.abc import Iterator
 
 from mx_rec import _check
+from mx_rec._process import Scoped, part
 
 __all__ = ["lenient"]
 
@@ -26,12 +26,13 @@ class Allowed:
     other_dense_part: bool = False
 
 
-_allowed: contextvars.ContextVar[Allowed] = contextvars.ContextVar("mx_rec_allowed")
+class _Allowed(Scoped):
+    default = Allowed()
 
 
 def allowed() -> Allowed:
     """What restores of this thread may overlook now."""
-    return _allowed.get(Allowed())
+    return part(_Allowed).get()
 
 
 @contextlib.contextmanager
@@ -56,8 +57,5 @@ def lenient(
         ("other_dense_part", other_dense_part),
     ):
         _check.boolean(label, value)
-    token = _allowed.set(Allowed(missing_tables, unused_tables, other_optimizer, other_dense_part))
-    try:
+    with part(_Allowed).set(Allowed(missing_tables, unused_tables, other_optimizer, other_dense_part)):
         yield
-    finally:
-        _allowed.reset(token)

@@ -5,21 +5,27 @@ The hook's own interval has no effect then. What it saves when a session begins 
 look at the checkpoint, and at the end, it is in its place before they go on, also with init(is_async_checkpoint=True).
 """
 
-import contextvars
 import time
 
-from tensorflow.python.training import basic_session_run_hooks
+import tensorflow as tf
 
-from mx_rec._process import process
+from mx_rec._process import Scoped, part, process
+from mx_rec._tf import checkpoints
+from mx_rec._tf.notes import Note
 from mx_rec._tf.patch import Patch
 from mx_rec.saver import _background
 
-_wants_delta: contextvars.ContextVar[bool] = contextvars.ContextVar("mx_rec_wants_delta", default=False)
+# When a hook last began a whole save, and when any.
+_WHOLE_AT, _DELTA_AT = Note("whole_at"), Note("delta_at")
+
+
+class _WantsDelta(Scoped):
+    default = False
 
 
 def wants_delta() -> bool:
     """Whether a timer asks for a delta now."""
-    return _wants_delta.get()
+    return part(_WantsDelta).get()
 
 
 def _is_incremental():
@@ -28,29 +34,27 @@ def _is_incremental():
 
 def _after_create_session(self, session, coord):
     PATCHES["after_create_session"].stock(self, session, coord)
-    self._mx_rec_whole_at = self._mx_rec_delta_at = time.monotonic()
+    now = time.monotonic()
+    _WHOLE_AT.set(self, now)
+    _DELTA_AT.set(self, now)
 
 
 def _after_run(self, run_context, run_values):
     if not _is_incremental():
         return PATCHES["after_run"].stock(self, run_context, run_values)
     config, now = process.config, time.monotonic()
-    is_whole = now - self._mx_rec_whole_at >= config.save_checkpoint_due_time
-    if not is_whole and now - self._mx_rec_delta_at < config.save_delta_checkpoints_secs:
+    is_whole = now - _WHOLE_AT.of(self) >= config.save_checkpoint_due_time
+    if not is_whole and now - _DELTA_AT.of(self) < config.save_delta_checkpoints_secs:
         return None
-    step = run_context.session.run(self._global_step_tensor)
-    if step == self._timer.last_triggered_step():
+    step = run_context.session.run(checkpoints.step_tensor_of(self))
+    if checkpoints.has_saved_at(self, step):
         return None
-    self._timer.update_last_triggered_step(step)
-    self._mx_rec_delta_at = now
+    _DELTA_AT.set(self, now)
     if is_whole:
-        self._mx_rec_whole_at = now
-    token = _wants_delta.set(not is_whole)
-    try:
-        if self._save(run_context.session, step):
+        _WHOLE_AT.set(self, now)
+    with part(_WantsDelta).set(not is_whole):
+        if checkpoints.save_at(self, run_context.session, step):
             run_context.request_stop()
-    finally:
-        _wants_delta.reset(token)
 
 
 def _end(self, session):
@@ -60,14 +64,14 @@ def _end(self, session):
 
 
 def _save(self, session, step):
-    if not self._listeners:
+    if not checkpoints.has_listeners(self):
         return PATCHES["_save"].stock(self, session, step)
     with _background.foreground():
         return PATCHES["_save"].stock(self, session, step)
 
 
 PATCHES = {
-    name: Patch(lambda: basic_session_run_hooks.CheckpointSaverHook, name, ours, "the hook has two timers")
+    name: Patch(lambda: tf.compat.v1.train.CheckpointSaverHook, name, ours, "the hook has two timers")
     for name, ours in (
         ("after_create_session", _after_create_session),
         ("after_run", _after_run),

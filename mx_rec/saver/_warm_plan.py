@@ -5,9 +5,10 @@ import os
 import re
 
 import tensorflow as tf
-from tensorflow.python.training import warm_starting_util
 
 from mx_rec._tables import graphs
+from mx_rec._tables.anchors import table_of
+from mx_rec._tf import checkpoints
 from mx_rec.checkpoint import _chain
 from mx_rec.reading import _finding
 
@@ -109,7 +110,7 @@ def plan_of(source: Source, directory: str) -> Plan:
     not there, or nothing at all."""
     known = graphs.state().tables
     names, selector = _select(source, known)
-    variables = {} if selector == [] else warm_starting_util._get_grouped_variables(selector)
+    variables = {} if selector == [] else checkpoints.variables_by_name(selector)
     if selector is None:
         variables = {name: found for name, found in variables.items() if name in source.vocab_info}
     unused = sorted(name for name in source.previous_names if name in known and name not in names)
@@ -146,14 +147,14 @@ def _select(source, known):
         )
     names, variables = [], []
     for item in selector:
-        table = getattr(item, "_mx_rec_table", None)
+        table = table_of(item)
         if table is not None:
             names.append(table.table_name)
         elif not isinstance(item, str):
             variables.append(item)  # TensorFlow says what is wrong with it
         else:
             matching = _matching(item, known, source)
-            dense = [v for v in v1.global_variables(scope=item) if getattr(v, "_mx_rec_table", None) is None]
+            dense = [v for v in v1.global_variables(scope=item) if table_of(v) is None]
             if not matching and not dense:
                 _nothing(item, source, known, v1.global_variables(), "variable")
             names += matching
@@ -171,7 +172,7 @@ def _matching(expression, known, source):
 
 
 def _nothing(expression, source, known, variables, kind):
-    names = sorted({v.op.name for v in variables if getattr(v, "_mx_rec_table", None) is None})
+    names = sorted({v.op.name for v in variables if table_of(v) is None})
     shown = names[:20] + ["..."] if len(names) > 20 else names
     raise ValueError(
         f"warm start from '{source.path}': {expression!r} of `vars_to_warm_start` matches no table in full, and no "

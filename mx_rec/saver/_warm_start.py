@@ -4,34 +4,33 @@ Estimators do it by themselves (`warm_start_from`); a script with sessions calls
 """
 
 import contextlib
-import contextvars
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Union
 
 import tensorflow as tf
-from tensorflow.python.training import warm_starting_util
 
 from mx_rec import _check, _process
 from mx_rec._log import logger
+from mx_rec._process import Scoped, part
 from mx_rec._tables import graphs
+from mx_rec._tf import checkpoints
 from mx_rec._tf.patch import Patch
 from mx_rec.reading import _steady
 from mx_rec.saver import _dense, _loading, _parked, _restoring, _warm_plan
 
 __all__ = ["rows_only", "warm_start"]
 
-_rows_only: contextvars.ContextVar[bool] = contextvars.ContextVar("mx_rec_rows_only")
+
+class _RowsOnly(Scoped):
+    default = False
 
 
 @contextlib.contextmanager
 def rows_only() -> Iterator[None]:
     """Warm starts inside it take embeddings without optimizer slots and counts; also those of an Estimator."""
-    token = _rows_only.set(True)
-    try:
+    with part(_RowsOnly).set(True):
         yield
-    finally:
-        _rows_only.reset(token)
 
 
 def warm_start(
@@ -64,9 +63,9 @@ def warm_start(
     rows than the table may hold.
     """
     _process.config()
-    is_rows_only = _check.boolean("rows_only", rows_only) or _rows_only.get(False)
+    is_rows_only = _check.boolean("rows_only", rows_only) or part(_RowsOnly).get()
     settings = (ckpt_to_initialize_from, vars_to_warm_start, var_name_to_vocab_info, var_name_to_prev_var_name)
-    stock = PATCHES[0].stock or warm_starting_util.warm_start
+    stock = PATCHES[0].stock or tf.compat.v1.train.warm_start
     if not graphs.tables_here("warm_start") and not isinstance(ckpt_to_initialize_from, (list, tuple)):
         return stock(*settings)
     graph = tf.compat.v1.get_default_graph()
@@ -177,5 +176,5 @@ def _patched(
 
 PATCHES = [
     Patch(lambda: tf.compat.v1.train, "warm_start", _patched, "tables begin warm, too"),
-    Patch(lambda: warm_starting_util, "warm_start", _patched, "the same, where Estimators look for it"),
+    Patch(lambda: checkpoints.WARM_STARTING, "warm_start", _patched, "the same, where Estimators look for it"),
 ]

@@ -16,18 +16,20 @@ import tempfile
 import uuid
 
 import tensorflow as tf
-from tensorflow.core.protobuf import meta_graph_pb2
-from tensorflow.python.saved_model import builder_impl, constants
 
 from mx_rec._log import logger
 from mx_rec._ops import serve
 from mx_rec._ops.op import nodes_of, rename_tables
 from mx_rec._tables import graphs, meta_graph
+from mx_rec._tf import meta_graphs
+from mx_rec._tf.editing import run_after
+from mx_rec._tf.notes import Note
 from mx_rec._tf.patch import Patch
 from mx_rec.checkpoint import _columns, _layout, _manifest
 from mx_rec.saver import saver
 
 _ASSET = "mx_rec_tables.txt"
+_EXPORT = Note("export")
 
 
 @dataclasses.dataclass
@@ -64,7 +66,7 @@ def _add_collections(self, assets_collection, main_op, train_op):
             # tf.group, which would mark `main_op`, an op that a session may have run already.
             init = tf.no_op(name="init")
             anchors = [tables[name].variable.initializer for name in sorted(tables)]
-            init._add_control_inputs([served, check, *anchors, *([] if main_op is None else [main_op])])
+            run_after(init, [served, check, *anchors, *([] if main_op is None else [main_op])])
         state.exports.append(graph.get_operations()[before:])
         assets_collection = [*(assets_collection or []), asset]
         main_op = init
@@ -73,7 +75,7 @@ def _add_collections(self, assets_collection, main_op, train_op):
 
 def _tag_and_add_meta_graph(self, meta_graph_def, tags, signature_def_map):
     """Completes the graph; the tables have been written."""
-    export = getattr(self, "_mx_rec_export", None)
+    export = _EXPORT.of(self)
     if export is not None:
         if not export.entries:
             saver.set_last_sparse_dir(export.last_saved)
@@ -102,14 +104,15 @@ def _forget_earlier(state):
     """Takes what earlier exports of the graph did for their models out of its collections: a script may export a graph
     again and again, and TensorFlow takes one main op."""
     earlier = [op for ops in state.exports for op in ops]
-    main_ops, assets = (tf.compat.v1.get_collection_ref(key) for key in (constants.MAIN_OP_KEY, constants.ASSETS_KEY))
+    keys = tf.compat.v1.saved_model.constants
+    main_ops, assets = map(tf.compat.v1.get_collection_ref, (keys.MAIN_OP_KEY, keys.ASSETS_KEY))
     main_ops[:] = [op for op in main_ops if op not in earlier]
     names = {tensor.name for op in earlier for tensor in op.outputs}
     assets[:] = [asset for asset in assets if _file_of(asset).tensor_info.name not in names]
 
 
 def _file_of(asset):
-    file = meta_graph_pb2.AssetFileDef()
+    file = tf.compat.v1.MetaGraphDef().asset_file_def.add()
     asset.Unpack(file)
     return file
 
@@ -124,16 +127,16 @@ def _check_saved(tables):
 
 
 def _export_of(builder):
-    found = getattr(builder, "_mx_rec_export", None)
+    found = _EXPORT.of(builder)
     if found is None:
-        variables = os.path.join(tf.compat.as_str(builder._export_dir), "variables", "variables")
+        variables = os.path.join(meta_graphs.directory_of(builder), "variables", "variables")
         scratch = tempfile.mkdtemp(prefix="mx_rec-export-")
         suffix = "@" + uuid.uuid4().hex[:12]
         note = f"The tables of this model, named ...{suffix}, are in ../variables/sparse-variables.\n"
         with open(os.path.join(scratch, _ASSET), "w", encoding="utf-8") as file:
             file.write(note)
         found = _Export(_layout.of(variables), suffix, note, scratch, saver.last_sparse_dir())
-        builder._mx_rec_export = found
+        _EXPORT.set(builder, found)
     return found
 
 
@@ -154,10 +157,10 @@ def _strip(directory):
 
 PATCHES = [
     Patch(
-        lambda: builder_impl.SavedModelBuilder, "_add_collections", _add_collections, "a SavedModel brings its tables"
+        lambda: tf.compat.v1.saved_model.Builder, "_add_collections", _add_collections, "a SavedModel brings its tables"
     ),
     Patch(
-        lambda: builder_impl._SavedModelBuilder,
+        lambda: meta_graphs.SavedModelBuilder,
         "_tag_and_add_meta_graph",
         _tag_and_add_meta_graph,
         "what only training needs is no part of a model",

@@ -19,24 +19,20 @@ one in step 2 or 3 the new one, both halves of which are found under the hidden 
 
 import os
 import re
-from typing import Optional
+from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
-from tensorflow.python.checkpoint import checkpoint_management
-from tensorflow.python.client import session
-from tensorflow.python.eager import context
-from tensorflow.python.ops import variables
-from tensorflow.python.training import saver as tf_saver
-from tensorflow.python.training import training_util
-from tensorflow.python.training.saving import saveable_object
-from tensorflow.python.util import compat
 
 from mx_rec import _check
 from mx_rec._config import Config
 from mx_rec._log import logger
 from mx_rec._process import Part, part, process
 from mx_rec._sessions import beginnings
+from mx_rec._tables.anchors import table_of
+from mx_rec._tf import checkpoints
+from mx_rec._tf.notes import Note
 from mx_rec._tf.patch import Patch
+from mx_rec._tf.sessions import SessionInterface
 from mx_rec.checkpoint import _chain, _layout
 from mx_rec.reading import _steady
 from mx_rec.saver import _background, _checkpoint_list, _parked, _restoring, _timers, _tip
@@ -69,23 +65,27 @@ def last_sparse_dir() -> Optional[str]:
 # ---- What a Saver covers.
 
 
-class _TablesOnly(saveable_object.SaveableObject):
-    """Stands in for dense variables where there are none: TensorFlow refuses to write a checkpoint of nothing, but
-    needs one for its list of checkpoints, `latest_checkpoint` and `max_to_keep`."""
+class _Covered(NamedTuple):
+    """What a Saver with tables covers."""
 
-    NAME = "mx_rec_tables_only"
+    anchors: Any = ()  # None: those of the graph
+    is_chosen: bool = False  # the script says what to restore
+    tables_only: bool = False
 
-    def __init__(self):
-        tensor = tf.constant(1, name=self.NAME)
-        super().__init__(tensor, [saveable_object.SaveSpec(tensor, "", self.NAME)], self.NAME)
 
-    def restore(self, restored_tensors, restored_shapes):
-        del restored_tensors, restored_shapes
-        return tf.no_op()
+_COVERED = Note("covered")
+# TensorFlow writes no checkpoint of nothing, but needs one for its list of checkpoints, `latest_checkpoint` and
+# `max_to_keep`. The name is in files.
+_TABLES_ONLY = "mx_rec_tables_only"
+
+
+def _covered(saver) -> _Covered:
+    # Savers without a note were built before there were tables.
+    return _COVERED.of(saver, _Covered())
 
 
 def _is_anchor(variable):
-    return getattr(variable, "_mx_rec_table", None) is not None
+    return table_of(variable) is not None
 
 
 def _split(var_list):
@@ -101,32 +101,30 @@ def _split(var_list):
 
 
 def _build(self, checkpoint_path, build_save, build_restore):
-    if not context.executing_eagerly() and not self._is_built:
+    if not tf.executing_eagerly() and not checkpoints.is_built(self):
         if self.saver_def:
             # Made from a description (import_meta_graph): which variables it covers is known to its ops alone.
-            self._mx_rec_anchors = None
+            _COVERED.set(self, _Covered(anchors=None))
         else:
-            anchors, dense = _split(variables._all_saveable_objects() if self._var_list is None else self._var_list)
+            given = checkpoints.variables_of(self)
+            anchors, dense = _split(checkpoints.saveables() if given is None else given)
             if anchors:
-                self._mx_rec_anchors = anchors
-                self._mx_rec_is_chosen = self._var_list is not None  # the script says what to restore
-                self._mx_rec_tables_only = not dense
-                self._var_list = dense or [_TablesOnly()]
+                _COVERED.set(self, _Covered(anchors, given is not None, not dense))
+                checkpoints.give_variables(self, dense or [checkpoints.StandIn(_TABLES_ONLY)])
     return _PATCHES["_build"].stock(self, checkpoint_path, build_save, build_restore)
 
 
 def _anchors(saver, sess):
-    if not isinstance(sess, session.SessionInterface):
+    if not isinstance(sess, SessionInterface):
         return []  # TensorFlow raises
-    # Savers without the attribute were built before there were tables.
-    anchors = getattr(saver, "_mx_rec_anchors", ())
+    anchors = _covered(saver).anchors
     if anchors is None:
         anchors = [v for v in sess.graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES) if _is_anchor(v)]
     return list(anchors)
 
 
 def _tables(anchors):
-    return [anchor._mx_rec_table for anchor in anchors if anchor._mx_rec_table.is_save]
+    return [table for table in map(table_of, anchors) if table.is_save]
 
 
 # ---- Save.
@@ -169,7 +167,7 @@ def _save(
         return stock(save_path, global_step, write_state)
 
     _parked.put_back(sess.graph)
-    save_path = compat.as_str(save_path)
+    save_path = tf.compat.as_str(save_path)
     if re.search(r"[*?\[\\]", save_path):
         raise ValueError(
             f"`save_path` must not contain any of '*', '?', '[' and backslash, got {save_path!r}: TensorFlow takes "
@@ -177,9 +175,9 @@ def _save(
         )
     step, prefix = None, save_path
     if global_step is not None:
-        is_number = isinstance(global_step, compat.integral_types)
-        step = int(global_step) if is_number else training_util.global_step(sess, global_step)
-        prefix = f"{save_path}-{step:08d}" if self._pad_step_number else f"{save_path}-{step}"
+        is_number = isinstance(global_step, tf.compat.integral_types)
+        step = int(global_step) if is_number else tf.compat.v1.train.global_step(sess, global_step)
+        prefix = checkpoints.prefix_of(self, save_path, step)
 
     def write_dense(hidden):
         return stock(os.path.join(os.path.dirname(hidden), os.path.basename(save_path)), step, False)
@@ -231,19 +229,16 @@ def _plan(prefix, step, tables, starts_chain, wants_delta, is_listed):
 
 def _record(saver, path, save_dir, latest_filename, meta_graph_suffix):
     """What TensorFlow's save does for write_state=True; sparse directories go where the dense files went."""
-    before = _known_checkpoints(saver)
-    saver._RecordLastCheckpoint(path)
-    _checkpoint_list.write(save_dir, path, saver.last_checkpoints, latest_filename, saver._save_relative_paths)
-    saver._MaybeDeleteOldCheckpoints(meta_graph_suffix=meta_graph_suffix)
-    after = _known_checkpoints(saver)
+    before = checkpoints.known_to(saver)
+    checkpoints.record(saver, path)
+    is_relative = checkpoints.names_relative_paths(saver)
+    _checkpoint_list.write(save_dir, path, saver.last_checkpoints, latest_filename, is_relative)
+    checkpoints.remove_old(saver, meta_graph_suffix)
+    after = checkpoints.known_to(saver)
     for old in before:
         # A checkpoint that keep_checkpoint_every_n_hours protects leaves the list but keeps its files.
-        if old not in after and not checkpoint_management.checkpoint_exists_internal(old):
+        if old not in after and not checkpoints.exists(old):
             _chain.release(old)
-
-
-def _known_checkpoints(saver) -> list[str]:
-    return [path for path, _ in saver._last_checkpoints + saver._checkpoints_to_be_deleted]
 
 
 # ---- Restore.
@@ -253,12 +248,12 @@ def _restore(self, sess, save_path):
     _background.wait()
     anchors = _anchors(self, sess)
     tables = _tables(anchors)
-    if save_path is None or not isinstance(sess, session.SessionInterface):
+    if save_path is None or not isinstance(sess, SessionInterface):
         return _PATCHES["restore"].stock(self, sess, save_path)  # which raises
-    prefix = compat.as_text(save_path)
+    prefix = tf.compat.as_text(save_path)
     if tables:
         _steady.steadily(_version(prefix), lambda version: _restore_all(self, sess, version, tables))
-    elif not getattr(self, "_mx_rec_tables_only", False):
+    elif not _covered(self).tables_only:
         _PATCHES["restore"].stock(self, sess, _locate(prefix) if _layout.is_local(prefix) else save_path)
     if anchors:
         # They are in no file, yet a MonitoredSession starts only when every variable is initialised.
@@ -279,11 +274,11 @@ def _tell_of(prefix, location):
 
 def _restore_all(saver, sess, version, tables):
     location = version.location
-    wants_dense = not getattr(saver, "_mx_rec_tables_only", False)
+    _, is_chosen, tables_only = _covered(saver)
+    wants_dense = not tables_only
     _tell_of(version.prefix, location)
-    if wants_dense and not checkpoint_management.checkpoint_exists_internal(location.dense):
+    if wants_dense and not checkpoints.exists(location.dense):
         return _PATCHES["restore"].stock(saver, sess, location.dense)  # which refuses it
-    is_chosen = getattr(saver, "_mx_rec_is_chosen", False)
     with _restoring.opened(version, tables, wants_dense, is_chosen, sess.graph) as restore:
         with _restoring.loading(restore, sess.graph):
             if wants_dense:
@@ -312,7 +307,7 @@ def _version(prefix):
         return prefix
     stem = match.group(1)
     for name in (f"{stem}{version}", f"{stem}{version:08d}"):
-        if checkpoint_management.checkpoint_exists_internal(name):
+        if checkpoints.exists(name):
             return name
     pattern = re.compile(re.escape(os.path.basename(stem)) + r"(\d+)\.index")
     parent = os.path.dirname(prefix) or "."
@@ -325,7 +320,7 @@ def _version(prefix):
 
 
 _PATCHES = {
-    name: Patch(lambda: tf_saver.Saver, name, ours, "checkpoints have tables beside the dense variables")
+    name: Patch(lambda: tf.compat.v1.train.Saver, name, ours, "checkpoints have tables beside the dense variables")
     for name, ours in (("_build", _build), ("save", _save), ("restore", _restore))
 }
 PATCHES = [*_PATCHES.values(), *_timers.PATCHES.values()]

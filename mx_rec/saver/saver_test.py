@@ -18,6 +18,7 @@ from tensorflow.python.training import saver as tf_saver
 from mx_rec._native import file_facts
 from mx_rec._native import table as native_table
 from mx_rec._process import process
+from mx_rec._tables import anchors
 from mx_rec._tf import patches
 from mx_rec.saver import _loading, _restoring, saver
 from mx_rec.saver._lenient import Allowed, allowed, lenient
@@ -71,14 +72,15 @@ def add_table(name, dim=4, slots=ADAM, is_save=True, max_rows=0, optimizer="Lazy
         native.set_slots(slots)
     anchor = v1.get_variable(name, [0, dim], trainable=False, use_resource=True, initializer=v1.zeros_initializer())
     v1.add_to_collection(COLLECTION, anchor)
-    anchor._mx_rec_table = types.SimpleNamespace(
+    table = types.SimpleNamespace(
         table_name=name, is_save=is_save, key_dtype=tf.int64, native=native, optimizer_name=optimizer
     )
+    anchors.bind(anchor, table)
     return anchor
 
 
 def native(anchor):
-    return anchor._mx_rec_table.native
+    return anchors.table_of(anchor).native
 
 
 def fill(anchor, keys, value):
@@ -456,7 +458,7 @@ def test_a_checkpoint_of_the_same_name_is_replaced(tmp_path, log):
 @pytest.mark.parametrize("name", ["..", "manifest.json"])
 def test_a_table_name_that_is_no_directory_name_is_refused(tmp_path, name):
     model = Model(tables=("user",))
-    model.anchors["user"]._mx_rec_table.table_name = name
+    anchors.table_of(model.anchors["user"]).table_name = name
     with pytest.raises(ValueError, match="must serve as a directory"):
         model.saver().save(model.session, str(tmp_path / "model"))
     assert sparse_names(tmp_path) == []

@@ -6,11 +6,19 @@ import threading
 from typing import NamedTuple, Optional
 
 from mx_rec._log import logger
+from mx_rec._process import Part, part
 from mx_rec.checkpoint import _files, _layout, _manifest, _owner
 from mx_rec.transaction import _lock
 from mx_rec.transaction._pair import Pair
 
-_settling = threading.Lock()
+
+class _Settling(Part):
+    """One thread at a time tidies up."""
+
+    lasts = True
+
+    def __init__(self):
+        self.lock = threading.Lock()
 
 
 class Location(NamedTuple):
@@ -112,5 +120,5 @@ def settle(prefix: str) -> None:
     save of `prefix`, for which the directory was locked. What this process works on, and what other machines made,
     stays."""
     parent, name = os.path.split(prefix)
-    with _settling:
+    with part(_Settling).lock:
         survey(parent, _lock.is_held(parent), name).settle(name)

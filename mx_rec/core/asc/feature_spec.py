@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 from mx_rec import _check
+from mx_rec._process import Counter, part
 
 if TYPE_CHECKING:
     from mx_rec._lowering.insertions import Insertion
 
-_counter = itertools.count()
+
+class _Numbers(Counter):
+    """Of specs."""
 
 
 class FeatureSpec:
@@ -65,7 +67,7 @@ class FeatureSpec:
         self.batch_size = batch_size
         self.faae_coefficient = faae_coefficient
         self.given_name = name
-        self.name = f"{name}_{next(_counter)}"
+        self.name = f"{name}_{part(_Numbers).next()}"
         # One entry per dataset that passed through an insert function with this spec (_lowering/insertions.py).
         self.insertions: list[Insertion] = []
 
