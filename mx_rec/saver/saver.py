@@ -43,6 +43,9 @@ from mx_rec.saver import _background, _checkpoint_list, _parked, _restoring, _ti
 from mx_rec.saver._saving import Plan, Saving, explained
 from mx_rec.transaction import _recovery
 
+# Where an exporter saves the variables of a model.
+_IN_MODEL = os.path.join(os.sep, tf.saved_model.VARIABLES_DIRECTORY, tf.saved_model.VARIABLES_FILENAME)
+
 
 class _Saved(Part):
     """The checkpoints saved since `init`."""
@@ -56,13 +59,8 @@ class _Last(Part):
     sparse_dir: Optional[str] = None
 
 
-def set_last_sparse_dir(directory: Optional[str]) -> None:
-    """Makes `directory` the one that was saved last: the exporter of a model has saved to others in between."""
-    part(_Last).sparse_dir = directory
-
-
 def last_sparse_dir() -> Optional[str]:
-    """The directory of the tables last saved by this process, or None."""
+    """Returns the directory of the tables last saved by this process, models apart, or None."""
     return part(_Last).sparse_dir
 
 
@@ -201,7 +199,8 @@ def _save(
                 _record(self, saving.path, *state)
         except OSError as error:
             raise explained(error, prefix) from error
-        set_last_sparse_dir(saving.directory)
+        if write_state or not prefix.endswith(_IN_MODEL):
+            part(_Last).sparse_dir = saving.directory
 
     if plan.while_training:
         _background.start(f"the save of '{prefix}'", finish)
