@@ -142,17 +142,16 @@ def _replace(source, lookups, slices, report):
     modes = {lookup.is_train for batch in batches for lookup in batch.lookups}
     makers = source.makers
     limit = config.max_steps if True in modes else config.eval_steps
-    new = pipelines.extend(source, lambda flat: [t for batch in batches for t in batch.prepare(flat)], limit)
-    replacement, first = Replacement(makers, modes, {}), 0
+    new = pipelines.extend(source, [batch.prepare for batch in batches], limit)
+    replacement = Replacement(makers, modes, {})
     for batch, tensors in zip(batches, new):
-        added = iter(tensors[first:])
+        added = iter(tensors)
         for group in batch.groups:
             merging.merge(group, next(added))
         for ids in batch.shared_ids:
             shared = next(added)
             shared.set_shape(ids.shape)
             editing.replace(ids, shared)
-        first += len(batch.groups) + len(batch.shared_ids)
         for lookup in batch.lookups:
             replacement.structures.setdefault(lookup.is_train, _structure(batch.get_next, lookup))
             report.moved.append(
