@@ -82,7 +82,7 @@ _LAUNCHERS = (("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("RANK_SIZE", "R
 
 
 def check_ranks() -> None:
-    """OSError if a launcher has started several ranks.
+    """Raises OSError if a launcher has started several ranks.
 
     Asked at the import of what scripts ask for ranks, and by every question for one: later, in `init`, a script may
     have deleted its old checkpoints already.
@@ -156,7 +156,7 @@ _ENVIRONMENT_WORDS = {
 
 
 def check_environment() -> None:
-    """ValueError if a known variable of the environment has a value outside its range."""
+    """Raises ValueError if a known variable of the environment has a value outside its range."""
     for variable, (low, high) in _ENVIRONMENT.items():
         value = os.environ.get(variable)
         if value is None:

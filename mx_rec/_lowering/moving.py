@@ -25,7 +25,7 @@ class Replacement:
 
 
 def check(state) -> None:
-    """RuntimeError if the graph of `state` has no lookup; a warning if none shall move."""
+    """Raises RuntimeError if the graph of `state` has no lookup; warns if none shall move."""
     if state.to_move:
         return
     if not any(table.lookup_count for table in state.tables.values()):
@@ -129,8 +129,8 @@ def _lookups_of(get_next, lookups, slices):
 
 
 def _structure(get_next, lookup):
-    """The batch of a lookup: in the structure that the script gave to it, or that of the dataset, with tensors of
-    today."""
+    """Returns the batch of a lookup: in the structure that the script gave to it, or that of the dataset, with tensors
+    of today."""
     structure = batch_behind(get_next) if lookup.batch is None else lookup.batch
     return tf.nest.map_structure(lambda leaf: editing.current(leaf) if tf.is_tensor(leaf) else leaf, structure)
 
@@ -167,12 +167,12 @@ def _replace(source, lookups, slices, report):
 
 
 def _makers(replacements, is_training):
-    """Of each iterator that was replaced in this mode, the ops that initialize it."""
+    """Returns, of each iterator that was replaced in this mode, the ops that initialize it."""
     return [one.makers for one in replacements if is_training in one.modes and one.makers]
 
 
 def initializer_of(is_training):
-    """The op that initializes what replaced the iterators of training, or of evaluation; None without any."""
+    """Returns the op that initializes what replaced the iterators of training, or of evaluation; None without any."""
     graphs.tables_here("get_initializer")
     state = graphs.state()
     makers = _makers(state.replacements or [], is_training)
@@ -189,8 +189,8 @@ def initializer_of(is_training):
 
 
 def batch_of(is_training):
-    """The batch that replaced the script's, in the structure that it gave to `sparse_lookup(batch=...)`, or that of the
-    dataset; None without any."""
+    """Returns the batch that replaced the script's, in the structure that it gave to `sparse_lookup(batch=...)`, or
+    that of the dataset; None without any."""
     graphs.tables_here("get_target_batch")
     for replacement in graphs.state().replacements or []:
         if is_training in replacement.structures:

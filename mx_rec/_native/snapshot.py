@@ -46,19 +46,21 @@ class Snapshot:
 
 
 def follow_changes(table: NativeTable, keys: bool) -> None:
-    """From now on the table can be saved while it is trained; with `keys`, also just what has changed."""
+    """Makes the table follow its changes: from now on it can be saved while it is trained; with `keys`, also just what
+    has changed."""
     library.core().mxrec_table_follow_changes(table.encoded, keys)
 
 
 def moment(table: NativeTable) -> Optional[int]:
-    """Now, to ask later for what has changed since; None if the table does not follow its changes."""
+    """Returns the present moment, to ask later for what has changed since; None if the table does not follow its
+    changes."""
     now = ctypes.c_int64()
     library.core().mxrec_table_moment(table.encoded, now)
     return None if now.value == _NO_MOMENT else now.value
 
 
 def knows_since(table: NativeTable, moment: int) -> bool:
-    """Whether a snapshot can hold just what has changed since then."""
+    """Tells whether a snapshot can hold just what has changed since then."""
     known = ctypes.c_int32()
     library.core().mxrec_table_knows_since(table.encoded, moment, known)
     return bool(known.value)

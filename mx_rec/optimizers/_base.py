@@ -79,7 +79,8 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
         name: str | None = None,
         grad_loss: tf.Tensor | None = None,
     ) -> tf.Operation:
-        """As in TensorFlow; without `var_list`, for the tables that feed the loss. The log says what is left out."""
+        """Does what TensorFlow's does; without `var_list`, for the tables that feed the loss. The log says what is left
+        out."""
         pairs = self.compute_gradients(
             loss, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
         )
@@ -105,7 +106,8 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
     def apply_gradients(
         self, grads_and_vars: Iterable[Any], global_step: tf.Variable | None = None, name: str | None = None
     ) -> tf.Operation:
-        """An op that updates the rows, and then `global_step` if given. Pairs without a gradient are passed over."""
+        """Returns an op that updates the rows, and then `global_step` if given. Pairs without a gradient are passed
+        over."""
         nonfinite = _process.config().nonfinite_gradients
         targets = [
             self._target(gradient, variable) for gradient, variable in _pairs(grads_and_vars) if gradient is not None
@@ -126,8 +128,8 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
                 return global_step.assign_add(1, read_value=False, name="apply")
 
     def _updates(self, targets, hyper, nonfinite):
-        """The ops that update the tables of `targets`: one for all tables of a batch, where nothing stands between the
-        gradients of their embeddings and the rows; one per table otherwise."""
+        """Returns the ops that update the tables of `targets`: one for all tables of a batch, where nothing stands
+        between the gradients of their embeddings and the rows; one per table otherwise."""
         fused, updates, settings = {}, [], {"hyper": hyper, "rule": self.rule, "nonfinite": nonfinite}
         for table, addresses, gradient in targets:
             table.native.set_slots(self._slot_specs())
@@ -145,7 +147,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
         return updates
 
     def _target(self, gradient, variable):
-        """(table, addresses [n], gradient [n, dim]) of a pair."""
+        """Returns (table, addresses [n], gradient [n, dim]) of a pair."""
         table = getattr(variable, "_mx_rec_table", None)
         if table is not None:
             return table, *slices_of(gradient, table, self.get_name())
@@ -175,7 +177,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
 
 
 def slices_of(gradient, table, optimizer):
-    """(handles, their gradient) of a table's gradient. `optimizer`: its name, for an error."""
+    """Returns (handles, their gradient) of a table's gradient. `optimizer`: its name, for an error."""
     if not isinstance(gradient, tf.IndexedSlices):
         raise NotImplementedError(
             f"{optimizer}: table '{table.table_name}' needs a sparse gradient (tf.IndexedSlices), got "
@@ -185,8 +187,8 @@ def slices_of(gradient, table, optimizer):
 
 
 def _pairs(grads_and_vars):
-    """Pairs out of [(gradient, variable), ...], or out of [gradients, variables] as some scripts write it: two lists or
-    tuples, or one gradient and one variable."""
+    """Returns pairs out of [(gradient, variable), ...], or out of [gradients, variables] as some scripts write it: two
+    lists or tuples, or one gradient and one variable."""
     entries = list(grads_and_vars)
     if not entries:
         raise ValueError("no gradients given: `grads_and_vars` is empty")
@@ -206,7 +208,7 @@ def _pairs(grads_and_vars):
 
 
 def _are_columns(entries):
-    """Whether two lists are gradients and their variables, and not two pairs."""
+    """Tells whether two lists are gradients and their variables, and not two pairs."""
     if len(entries) != 2 or not all(isinstance(entry, (list, tuple)) for entry in entries):
         return False
     first, second = ([_is_no_gradient(part) for part in entry] for entry in entries)
@@ -236,7 +238,8 @@ def _merge(targets):
 
 
 def learning_rate_argument(value):
-    """A learning rate as users give it: a float in [0, 10], a Tensor, a variable, or a callable giving one of them."""
+    """Returns a learning rate as users give it: a float in [0, 10], a Tensor, a variable, or a callable giving one of
+    them."""
     if tf.is_tensor(value) or isinstance(value, tf.Variable) or callable(value):
         return value
     return _check.real("learning_rate", value, 0.0, 10.0)

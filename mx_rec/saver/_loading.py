@@ -115,7 +115,7 @@ def _load_all(loads, prepare):
 
 
 def _check_room(table, files):
-    """MemoryError if a delta makes the table larger than it may become. Without one, opening its files tells."""
+    """Raises MemoryError if a delta makes the table larger than it may become. Without one, opening its files tells."""
     native, rows = table.native, None if files.entry is None else files.entry.table_rows
     if rows is not None and 0 < native.max_rows < rows:
         raise MemoryError(
