@@ -129,8 +129,7 @@ def _lookups_of(get_next, lookups, slices):
 
 
 def _structure(get_next, lookup):
-    """Returns the batch of a lookup: in the structure that the script gave to it, or that of the dataset, with tensors
-    of today."""
+    """Returns the batch of a lookup as the script gave it, or in the structure of its dataset, with today's tensors."""
     structure = batch_behind(get_next) if lookup.batch is None else lookup.batch
     return tf.nest.map_structure(lambda leaf: editing.current(leaf) if tf.is_tensor(leaf) else leaf, structure)
 

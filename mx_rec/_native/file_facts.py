@@ -18,8 +18,7 @@ class FileFacts:
 
 
 def crc32c(data, crc: int = 0) -> int:
-    """Returns the checksum of some bytes A followed by `data`, bytes or an array of them; `crc` is the checksum of
-    A."""
+    """Returns the checksum of some bytes A and then `data`, bytes or an array; `crc` is that of A."""
     block = np.frombuffer(data, np.uint8)
     return library.core().mxrec_crc32c(crc, block.ctypes.data, block.size)
 

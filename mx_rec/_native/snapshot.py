@@ -46,14 +46,12 @@ class Snapshot:
 
 
 def follow_changes(table: NativeTable, keys: bool) -> None:
-    """Makes the table follow its changes: from now on it can be saved while it is trained; with `keys`, also just what
-    has changed."""
+    """Lets the table be saved while it is trained, from now on; with `keys`, also just what has changed."""
     library.core().mxrec_table_follow_changes(table.encoded, keys)
 
 
 def moment(table: NativeTable) -> Optional[int]:
-    """Returns the present moment, to ask later for what has changed since; None if the table does not follow its
-    changes."""
+    """Returns the present moment, to ask later what has changed since; None if changes are not followed."""
     now = ctypes.c_int64()
     library.core().mxrec_table_moment(table.encoded, now)
     return None if now.value == _NO_MOMENT else now.value

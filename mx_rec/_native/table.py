@@ -158,8 +158,7 @@ class NativeTable:
         return self._numbers_if_any(library.core().mxrec_table_tracking, Tracking)
 
     def _numbers_if_any(self, function, kind):
-        """Returns what `function` tells of the table, as a `kind`, a dataclass of whole numbers; None if it finds
-        nothing."""
+        """Returns what `function` tells of the table as a `kind`, whole numbers; None if it finds nothing."""
         numbers = (ctypes.c_int64 * len(dataclasses.fields(kind)))()
         try:
             function(self.encoded, numbers)
@@ -176,8 +175,7 @@ class NativeTable:
         library.core().mxrec_table_restore_tracking(self.encoded, *_saved_numbers(saved))
 
     def history(self, keys) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns (count, last time, last step), int64 [n] each, of `keys`, with a row or without; zeros where
-        unknown."""
+        """Returns (count, last time, last step) of `keys`, int64 [n] each; zeros where unknown."""
         keys = np.ascontiguousarray(keys, np.int64).reshape(-1)
         found = tuple(np.empty(keys.size, np.int64) for _ in range(3))
         library.core().mxrec_table_history(self.encoded, keys, keys.size, *found)
@@ -194,8 +192,8 @@ class NativeTable:
                 return out[: count.value]
 
     def some_keys(self, count: int) -> np.ndarray:
-        """Returns up to `count` keys that have a row, int64, as good as drawn by lot. Takes as long for a large table
-        as for a small one."""
+        """Returns up to `count` keys that have a row, int64, as good as drawn by lot, and without a walk over the
+        table."""
         out, found = np.empty(count, np.int64), ctypes.c_int64()
         library.core().mxrec_table_some_keys(self.encoded, out, count, found)
         return out[: found.value]
@@ -274,8 +272,7 @@ def known() -> dict[str, NativeTable]:
 
 
 def generation() -> int:
-    """Returns how often all tables of the process were forgotten: what tells a table from a later one of the same
-    name."""
+    """Returns how often all tables were forgotten: what tells a table from a later one of its name."""
     return process.generation
 
 

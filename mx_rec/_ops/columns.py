@@ -11,8 +11,7 @@ from mx_rec._tf import static_shape
 
 
 def columns_of(gradient):
-    """Returns (tensor, column): the columns from `column` on of `tensor` are `gradient`. It may be `gradient` itself,
-    and 0."""
+    """Returns (tensor, column): `gradient` is the columns of `tensor` from there on; (`gradient`, 0) if none is."""
     op = gradient.op
     widths = wide = None
     if op.type == "SplitV":

@@ -4,8 +4,7 @@ from mx_rec._ops import library
 
 
 def set_threshold(value, table_name, name):
-    """Builds the op that gives tables the access threshold `value`, and tells how many. Without a name, these are all
-    that count their keys."""
+    """Builds the op that gives a table, or all that count, the access threshold `value`, and tells how many."""
     return library.ops().mxrec_set_threshold(value=value, table=table_name, name=name)
 
 

@@ -172,8 +172,7 @@ def handles_of(tensor):
 
 
 def give_rows(tensor):
-    """Returns the rows of a lookup in the place of its handles, and has it copy them out from now on. Rows are returned
-    as they are."""
+    """Returns the rows at handles of a lookup, which copies them out from now on; rows are returned as they are."""
     commit = Commit(LookupOp(tensor.op), LookupOp(tensor.op).table_of(tensor), {})
     commit.gives_rows = True
     return commit.rows

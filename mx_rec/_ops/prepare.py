@@ -24,8 +24,8 @@ class PrepareOp(Op):
 
 
 def build(ids, layout, times=(), name="prepare"):
-    """Builds the op that makes a plan of int64 tensors of ids, one for each feature of `layout`, and of one tensor of
-    timestamps or none."""
+    """Builds the op that makes a plan of ids, an int64 tensor for each feature of `layout`, and of timestamps or
+    none."""
     tables, owners, is_grouped = dataclasses.astuple(layout)
     return library.ops().mxrec_prepare(
         ids=ids, times=list(times), tables=tables, table_of_feature=owners, grouped=is_grouped, name=name

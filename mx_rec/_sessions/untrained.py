@@ -41,8 +41,7 @@ def warn(graph) -> None:
 
 
 def _optimizer_behind(tensors):
-    """Returns the name of an optimizer's op that one of the tensors reaches through ops that gradients flow through;
-    None if there is none."""
+    """Returns the name of an optimizer's op that one of the tensors reaches as gradients flow; None without one."""
     seen, stack = set(), list(tensors)
     while stack:
         for op in stack.pop().consumers():

@@ -166,8 +166,7 @@ class BaseSparseEmbedding:
         return self.options.tier
 
     def content(self) -> tuple[int, ...]:
-        """Numbers that tell one content from another: at least one differs whenever the rows have changed. The first is
-        that of rows."""
+        """Numbers of which one differs whenever the rows have changed; the first is that of rows."""
         facts = self.native.facts()
         return facts.rows, facts.mutations, facts.inserted, facts.erased
 

@@ -26,8 +26,7 @@ class Copier:
             node.input.extend(inputs)
 
     def __call__(self, batch):
-        """Returns the wanted tensors by their names, computed from the tensors of a batch by copies in the default
-        graph."""
+        """Returns the wanted tensors by name, computed from those of a batch by copies in the default graph."""
         graph = tf.compat.v1.get_default_graph()
         known = {output.name: tensor for output, tensor in zip(self._get_next.outputs, batch)}
         known.update({name: graph.capture(handle) for name, handle in self._tables.items()})

@@ -4,8 +4,7 @@ import tensorflow as tf
 
 
 def reduction_of(op):
-    """Returns (result, tensor, axis) of a Sum or Mean; axis is None unless it is one, known, and gone from the
-    result."""
+    """Returns (result, tensor, axis) of a Sum or Mean; axis is None unless it is one, known, and not kept."""
     tensor, axes = op.inputs
     axes = tf.get_static_value(axes)
     is_one = axes is not None and axes.size == 1 and not op.get_attr("keep_dims")

@@ -56,8 +56,7 @@ def target(prefix: str, is_delta: bool) -> str:
 
 
 def of(prefix: str) -> str:
-    """Returns where the tables of the checkpoint `prefix` lie, if there are any. A checkpoint is whole or a delta, not
-    both."""
+    """Returns where the tables of the checkpoint `prefix` lie, if there are any: it is whole or a delta, not both."""
     whole, delta = (target(prefix, is_delta) for is_delta in (False, True))
     return delta if os.path.isdir(delta) and not os.path.isdir(whole) else whole
 
@@ -93,8 +92,7 @@ def is_local(prefix: str) -> bool:
 
 
 def hidden(prefix: str, half: str, kind: str, owner: Optional[str] = None) -> str:
-    """Returns the hidden name of that kind for the checkpoint `prefix`, of this process unless another `owner` is
-    named."""
+    """Returns the hidden name of that kind for the checkpoint `prefix` and this process, or another `owner`."""
     parent, name = os.path.split(base(prefix))
     return os.path.join(parent, f".{half}-{name}.{kind}-{owner or _owner.name()}")
 
@@ -146,8 +144,7 @@ def remove(prefix: str) -> None:
 
 
 def dense_crc32c(prefix: str) -> Optional[int]:
-    """Returns the checksum of the dense part's index file, which holds one of each dense variable; None without the
-    file."""
+    """Returns the checksum of the dense part's index, which has one of each variable; None without it."""
     try:
         with _files.open_regular(base(prefix) + ".index") as file:
             return crc32c_of(file)

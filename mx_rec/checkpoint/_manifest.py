@@ -112,8 +112,7 @@ def identity(directory: str) -> Optional[int]:
 
 
 def read(directory: str) -> Optional[Manifest]:
-    """Returns the manifest of `directory`; None if there is none; ValueError if it is damaged, or a
-    NewerFormatError."""
+    """Returns the manifest of `directory`, None without one; ValueError if it is damaged, or NewerFormatError."""
     data = _content(directory)
     if data is None:
         return None

@@ -114,8 +114,7 @@ class MergedTable(TableFiles):
         return chosen
 
     def _survivors(self, keys: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Takes the keys that each link has something of; returns the places of those that no later link has or
-        deletes."""
+        """Returns, of the keys that each link has, the places of those that no later link has or deletes."""
         chosen, gone = [], np.empty(0, np.int64)
         for link, held in zip(reversed(self.links), reversed(keys)):
             chosen.insert(0, _where(held, lambda block, gone=gone: ~_is_in(block, gone)))

@@ -114,8 +114,7 @@ class TableFiles:
         return self._column(column, np.float32, (self.rows, self.dim), (self.rows, self.dim, 4))
 
     def history(self) -> Optional[History]:
-        """Returns what the table knows of its keys. None if it did not count them, or counts them in a filter alone and
-        lost the records."""
+        """Returns what the table knows of its keys; None if it did not count them, or in a filter alone."""
         if not self._has("history_record"):
             return None
         # The original writes a wrong attribute here, so the size of the data counts.

@@ -41,8 +41,7 @@ class Distribution:
         return self._sum / (self.n - self.not_finite)
 
     def below(self, limits) -> np.ndarray:
-        """Returns how many are less than each of `limits`, to the width of a bucket; int64, in the shape of
-        `limits`."""
+        """Returns how many are less than each of `limits`, an array, to the width of a bucket; int64."""
         values, counts = self._filled()
         ends = np.concatenate([[0], np.cumsum(counts)])
         return ends[np.searchsorted(values, np.asarray(limits, np.float64), side="left")]
@@ -89,8 +88,7 @@ class Distribution:
         return [(float(a), float(b), int(n)) for a, b, n in zip(edges, edges[1:], np.diff(ends))]
 
     def doubling_bins(self) -> list[tuple[int, int, int]]:
-        """Returns bins of whole numbers, which may be spread over many orders of magnitude: 0, 1, 2 to 3, 4 to 7,
-        ..."""
+        """Returns bins of whole numbers over many orders of magnitude: 0, 1, 2 to 3, 4 to 7, ..."""
         if self.min is None:
             return []
         starts = [0, *(1 << bit for bit in range(int(self.max).bit_length()))]

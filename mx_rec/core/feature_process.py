@@ -83,8 +83,7 @@ class EvictPolicy:
         return Eviction(table, self.by, float(limit), -1)
 
     def _tables(self):
-        """Returns the tables of the core that the policy is for. Rows belong to the process, so a table of any graph
-        will do."""
+        """Returns the tables of the core that the policy is for, whatever graph has them."""
         known = native_table.known()
         if self.tables is None:
             here = [table.native for table in graphs.state().tables.values()] or known.values()

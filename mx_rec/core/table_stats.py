@@ -22,8 +22,7 @@ _BINS = 30
 
 
 def summary_of(stats) -> v1.Summary:
-    """Returns what `table.stats()` gave of each table, by its name, as scalars "mx_rec/<table>/<number>" for
-    TensorBoard."""
+    """Returns the numbers of `table.stats()`, by table, as scalars "mx_rec/<table>/<number>" for TensorBoard."""
     return v1.Summary(
         value=[
             v1.Summary.Value(tag=f"mx_rec/{table}/{name}", simple_value=value)

@@ -63,8 +63,7 @@ def create_tables(seed):
 
 
 def logits(tables, specs, batch, is_train):
-    """Builds the model; returns its logits, [batch]. Called once for training and once for evaluation; the dense
-    variables are shared."""
+    """Builds the model, for training and for evaluation, with the same dense variables; returns logits [batch]."""
     embeddings = {}
     for spec in specs:
         if spec.is_timestamp:

@@ -79,8 +79,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
         name: str | None = None,
         grad_loss: tf.Tensor | None = None,
     ) -> tf.Operation:
-        """Does what TensorFlow's does; without `var_list`, for the tables that feed the loss. The log says what is left
-        out."""
+        """Does what TensorFlow's does, by default for the tables that feed the loss. Logs what is left out."""
         pairs = self.compute_gradients(
             loss, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
         )
@@ -106,8 +105,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
     def apply_gradients(
         self, grads_and_vars: Iterable[Any], global_step: tf.Variable | None = None, name: str | None = None
     ) -> tf.Operation:
-        """Returns an op that updates the rows, and then `global_step` if given. Pairs without a gradient are passed
-        over."""
+        """Returns an op that updates the rows, then `global_step`. Pairs without a gradient are passed over."""
         nonfinite = _process.config().nonfinite_gradients
         targets = [
             self._target(gradient, variable) for gradient, variable in _pairs(grads_and_vars) if gradient is not None
@@ -147,7 +145,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
         return updates
 
     def _target(self, gradient, variable):
-        """Returns (table, addresses [n], gradient [n, dim]) of a pair."""
+        """(table, addresses [n], gradient [n, dim]) of a pair."""
         table = getattr(variable, "_mx_rec_table", None)
         if table is not None:
             return table, *slices_of(gradient, table, self.get_name())
@@ -187,8 +185,8 @@ def slices_of(gradient, table, optimizer):
 
 
 def _pairs(grads_and_vars):
-    """Returns pairs out of [(gradient, variable), ...], or out of [gradients, variables] as some scripts write it: two
-    lists or tuples, or one gradient and one variable."""
+    """Pairs out of [(gradient, variable), ...], or out of [gradients, variables] as some scripts write it: two lists or
+    tuples, or one gradient and one variable."""
     entries = list(grads_and_vars)
     if not entries:
         raise ValueError("no gradients given: `grads_and_vars` is empty")
@@ -238,8 +236,7 @@ def _merge(targets):
 
 
 def learning_rate_argument(value):
-    """Returns a learning rate as users give it: a float in [0, 10], a Tensor, a variable, or a callable giving one of
-    them."""
+    """Returns a learning rate, checked: a float in [0, 10], a Tensor, a variable, or a callable giving one of them."""
     if tf.is_tensor(value) or isinstance(value, tf.Variable) or callable(value):
         return value
     return _check.real("learning_rate", value, 0.0, 10.0)

@@ -39,7 +39,7 @@ def adopt(cls) -> None:
 
 
 def _own(cls, name):
-    """Returns the method of that name that the script has written; None if TensorFlow's is in force."""
+    """The method of that name that the script has written; None if TensorFlow's is in force."""
     for kind in cls.__mro__:
         if name in vars(kind):
             return None if kind.__module__.startswith(_STOCK) else vars(kind)[name]

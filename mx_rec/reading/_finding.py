@@ -82,8 +82,7 @@ def split_step(prefix: str) -> tuple[str, Optional[int]]:
 
 
 def read_state(path: str) -> list[str]:
-    """Returns the checkpoints that TensorFlow's state file `path` names, the latest first; none if it is no such
-    file."""
+    """Returns the checkpoints that TensorFlow's state file `path` names, the latest first; none if it is none."""
     try:
         content = _files.read_regular(path, 1 << 24)
         lines = re.findall(rb'^(model|all_model)_checkpoint_paths?: "(.*)"$', content, re.MULTILINE)

@@ -44,8 +44,7 @@ class Checkpoint:
 
     @property
     def dense_prefix(self) -> str:
-        """The prefix of the dense part that belongs to these tables: the checkpoint's own, unless they lie in a pair
-        (_pair.py)."""
+        """The prefix of the dense part of these tables: the checkpoint's, unless they lie in a pair (_pair.py)."""
         hidden = _layout.parse(self.directory)
         return self.prefix if hidden is None else Pair(hidden.prefix, hidden.owner).dense_prefix
 

@@ -17,7 +17,7 @@ from mx_rec._log import logger
 from mx_rec._tables import graphs
 from mx_rec._tf.patch import Patch
 from mx_rec.reading import _steady
-from mx_rec.saver import _dense, _loading, _parked, _restoring, _warm_plan
+from mx_rec.saver import _dense, _loading, _parked, _restoring, _warm_sources
 
 __all__ = ["rows_only", "warm_start"]
 
@@ -77,7 +77,7 @@ def warm_start(
             table.native.clear()  # what it has counted, too
 
     with contextlib.ExitStack() as files, contextlib.ExitStack() as dense_files:
-        opened = [_open(source, is_rows_only, files, dense_files) for source in _warm_plan.sources_of(*settings)]
+        opened = [_open(source, is_rows_only, files, dense_files) for source in _warm_sources.sources_of(*settings)]
         # A load replaces the whole table, so only the last one counts.
         final = {found.table.table_name: (found, load) for one in opened for found, load in one.tables}
         loads = [load for _, load in final.values()]
@@ -102,8 +102,8 @@ def warm_start(
 class _Opened(NamedTuple):
     """A checkpoint whose files are open."""
 
-    selection: _warm_plan.Selection
-    tables: list[tuple[_warm_plan.TableSource, _loading.TableLoad]]
+    selection: _warm_sources.Selection
+    tables: list[tuple[_warm_sources.TableSource, _loading.TableLoad]]
     dense_prefix: str  # that TensorFlow can read
 
 
@@ -112,7 +112,7 @@ def _open(source, is_rows_only, files, dense_files) -> _Opened:
 
     def read(version):
         with contextlib.ExitStack() as own, contextlib.ExitStack() as own_dense:
-            selection = _warm_plan.selection_of(source, version.location.sparse)
+            selection = _warm_sources.selection_of(source, version.location.sparse)
             tables = [
                 (found, _loading.open_table(found.table, found.name, found.chain, own, is_rows_only))
                 for found in selection.tables
