@@ -82,7 +82,7 @@ _LAUNCHERS = (("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("RANK_SIZE", "R
 
 
 def check_ranks() -> None:
-    """Raises OSError if a launcher has started several ranks.
+    """OSError if a launcher has started several ranks.
 
     Asked at the import of what scripts ask for ranks, and by every question for one: later, in `init`, a script may
     have deleted its old checkpoints already.
