@@ -19,5 +19,5 @@ def __dir__():
 
 
 def version() -> str:
-    """The version of this package."""
+    """Returns the version of this package."""
     return __version__

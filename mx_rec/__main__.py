@@ -37,7 +37,7 @@ def main(arguments=None, prog="python -m mx_rec") -> int:
 
 
 def console(prog="mx_rec") -> int:
-    """The console script."""
+    """Runs a command for the console script; returns the exit status."""
     # Before main imports the commands, as the package's log reads it then: its lines would drown those of a command.
     # A script that is run has the log that it always has.
     if sys.argv[1:2] != ["run"]:

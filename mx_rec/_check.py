@@ -52,7 +52,7 @@ def choice(name: str, value, options) -> object:
 
 
 def keywords(function: str, given, known) -> None:
-    """TypeError if `given` names keywords that are not among `known`; says which one is nearest to the first."""
+    """Raises TypeError if `given` names keywords that are not among `known`; says which one is nearest to the first."""
     unknown = [name for name in given if name not in known]
     if unknown:
         near = difflib.get_close_matches(unknown[0], known, 1)
@@ -61,7 +61,7 @@ def keywords(function: str, given, known) -> None:
 
 
 def nothing_unknown(function, unknown) -> None:
-    """The same for what a function got through its last parameter, `**unknown`."""
+    """Raises TypeError if a function got keywords through its last parameter, `**unknown`; see `keywords`."""
     keywords(function.__name__, unknown, list(inspect.signature(function).parameters)[:-1])
 
 
@@ -72,7 +72,8 @@ def instance(name: str, value, kinds, rule: str):
 
 
 def table_name(label: str, value) -> str:
-    """Names of tables are names of directories in checkpoints, so one rule holds for those of scripts and of files."""
+    """Returns `value`, the name of a table, checked. It is also the name of a directory in checkpoints, so one rule
+    holds for names in scripts and in files."""
     text(label, value, 100)
     if not re.fullmatch(r"[0-9A-Za-z_.]+", value):
         raise ValueError(f"`{label}` of a table may hold letters, digits, '_' and '.', got {value!r}")

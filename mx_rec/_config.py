@@ -156,7 +156,7 @@ _ENVIRONMENT_WORDS = {
 
 
 def check_environment() -> None:
-    """ValueError if a known variable of the environment has a value outside its range."""
+    """Raises ValueError if a known variable of the environment has a value outside its range."""
     for variable, (low, high) in _ENVIRONMENT.items():
         value = os.environ.get(variable)
         if value is None:

@@ -5,7 +5,7 @@ from typing import Callable
 
 
 def attach(package: str, names: dict[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """(__getattr__, __dir__) for a package; `names` maps a public name to the module that defines it."""
+    """Returns (__getattr__, __dir__) for a package; `names` maps a public name to the module that defines it."""
 
     def __getattr__(name):
         if name not in names:

@@ -36,7 +36,7 @@ class _Stderr(logging.StreamHandler):
 
 
 def _is_configured():
-    """Whether a record reaches a handler of the application."""
+    """Tells whether a record reaches a handler of the application."""
     at = logger
     while at is not None:
         if any(not isinstance(handler, (_Stderr, logging.NullHandler)) for handler in at.handlers):

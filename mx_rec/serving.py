@@ -26,7 +26,7 @@ library.ops()
 
 
 def freeze(session: tf.compat.v1.Session, output_names: Sequence[str]) -> Any:
-    """The GraphDef of an exported model that was loaded into `session`, with its variables as constants.
+    """Returns the GraphDef of an exported model that was loaded into `session`, with its variables as constants.
 
     Args:
         session: of `tf.compat.v1.saved_model.load(session, ["serve"], export_dir)`.

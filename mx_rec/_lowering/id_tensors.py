@@ -4,7 +4,7 @@ from mx_rec._tf.walking import maker_of
 
 
 def as_tensor(table_name: str, ids):
-    """`ids` as a dense tensor: numbers become a constant. ValueError for what is neither."""
+    """Returns `ids` as a dense tensor: numbers become a constant. ValueError for what is neither."""
     import tensorflow as tf
 
     if isinstance(ids, (tf.SparseTensor, tf.RaggedTensor)):
@@ -26,7 +26,7 @@ def as_tensor(table_name: str, ids):
 
 
 def _array(ids):
-    """None for what is no array, such as lists of different lengths."""
+    """Returns `value` as an array; None if it is none, such as lists of different lengths."""
     import numpy as np
 
     try:
@@ -42,8 +42,8 @@ def _fits(array):
 
 
 def check(who, ids) -> None:
-    """ValueError unless `ids`, a dense tensor that `who` looks up, are whole numbers. It names the op that made them,
-    and what to add."""
+    """Raises ValueError unless `ids`, a dense tensor that `who` looks up, are whole numbers. It names the op that made
+    them, and what to add."""
     import tensorflow as tf
 
     if ids.dtype in (tf.int64, tf.int32):

@@ -14,8 +14,8 @@ from mx_rec._tf import iterators, static_shape
 
 
 def from_spec(table, spec, batch, is_train, combiner=None, default=None, send_count=0):
-    """The embeddings of `spec`'s ids in `batch`, pooled if there is a `combiner`. `default`: what ids without a row
-    give, or None: zeros. `send_count`: how many different ids there may be; 0: any number."""
+    """Returns the embeddings of `spec`'s ids in `batch`, pooled if there is a `combiner`. `default`: what ids without a
+    row give, or None: zeros. `send_count`: how many different ids there may be; 0: any number."""
     if not is_train and all(insertions.plan_in(batch, insertion) is None for insertion in spec.insertions):
         ids = _serving_ids(spec, batch)
         if ids is not None:
@@ -39,7 +39,7 @@ def from_spec(table, spec, batch, is_train, combiner=None, default=None, send_co
 
 
 def from_tensor(table, ids, is_train, combiner=None, default=None, modify_graph=False, batch=None, send_count=0):
-    """The same for a tensor of ids, prepared in the step."""
+    """Returns the same for a tensor of ids, which is prepared in the step."""
     layout = prepare.Layout((table.table_name,), (0,), commits.needs_groups(is_train))
     ids_shape, ids = ids.shape, tf.cast(ids, tf.int64)
     plan = prepare.build([ids], layout, [timestamps.known_or_empty()] if is_train else [])
@@ -50,7 +50,7 @@ def from_tensor(table, ids, is_train, combiner=None, default=None, modify_graph=
 
 
 def _grouped(plan, layout, spec):
-    """A plan for training out of one that was prepared for evaluation, and its layout; one per plan."""
+    """Returns a plan for training out of one that was prepared for evaluation, and its layout; one per plan."""
     state = graphs.state()
     grouped = state.grouped.get(graphs.key(plan))
     if grouped is None:
@@ -79,8 +79,8 @@ def _combine(embeddings, combiner, padding=None):
 
 
 def _divide(pooled, combiner, padding):
-    """From the sums of bags to what the combiner wants, over the positions that are not padding. Sums of none are zeros
-    and stay so."""
+    """Makes of the sums of bags what the combiner wants, over the positions that are not padding. Sums of none are
+    zeros and stay so."""
     if combiner == "sum":
         return pooled
     sizes = tf.reduce_sum(tf.cast(tf.logical_not(padding), tf.float32), axis=-1, keepdims=True)
@@ -117,21 +117,21 @@ def _view(plan, layout, table, feature, ids_shape, is_train, combiner, default, 
 
 
 def _given(commit, place, ids_shape, pooling, is_train):
-    """What the commit gives for a feature of a plan; the same tensor for every lookup of it."""
+    """Returns what the commit gives for a feature of a plan; the same tensor for every lookup of it."""
     state = graphs.state()
     key = (graphs.key(place.plan), is_train, place.feature, pooling)
     given = state.embeddings.get(key)
     if given is None:
-        asked = commit.ask_for(place.feature, pooling, is_train)
-        given = embeddings.build(asked, commit.rows, place, ids_shape, pooling, "embeddings")
+        lookup = commit.ask_for(place.feature, pooling, is_train)
+        given = embeddings.build(lookup, commit.rows, place, ids_shape, pooling, "embeddings")
         if graphs.is_top_level(place.plan.graph):
             state.embeddings[key] = given
     return given
 
 
 def _serving_ids(spec, batch):
-    """The tensor under the spec's key in a batch that comes from no dataset, as serving feeds it; None if there is
-    none. Nothing prepares such a batch ahead of the step."""
+    """Returns the tensor under the spec's key in a batch that comes from no dataset, as serving feeds it; None if there
+    is none. Nothing prepares such a batch ahead of the step."""
     ids = insertions.tensor_in(batch, spec) if isinstance(batch, dict) else None
     if ids is None or reads_dataset(ids.op):
         return None
@@ -140,7 +140,7 @@ def _serving_ids(spec, batch):
 
 
 def _locate(table, spec, batch):
-    """(insertion, place, plan tensor) for a spec."""
+    """Returns (insertion, place, plan tensor) of a spec."""
     if not spec.insertions:
         raise RuntimeError(
             f"{spec} never went through an insert function: apply dataset.map(get_asc_insert_func(tgt_key_specs=[...]))"
@@ -170,7 +170,7 @@ def _locate(table, spec, batch):
 
 
 def _ids_shape(spec, batch, insertion, place):
-    """The ids' static shape: of the batch's own tensor if it is there, else what the dataset knew."""
+    """Returns the ids' static shape: of the batch's own tensor if it is there, else what the dataset knew."""
     if isinstance(batch, dict):
         ids = batch.get(spec.index_key)
         if ids is not None and hasattr(ids, "shape"):

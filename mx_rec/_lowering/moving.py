@@ -25,7 +25,7 @@ class Replacement:
 
 
 def check(state) -> None:
-    """RuntimeError if the graph of `state` has no lookup; a warning if none shall move."""
+    """Raises RuntimeError if the graph of `state` has no lookup; warns if none shall move."""
     if state.to_move:
         return
     if not any(table.lookup_count for table in state.tables.values()):
@@ -129,8 +129,7 @@ def _lookups_of(get_next, lookups, slices):
 
 
 def _structure(get_next, lookup):
-    """The batch of a lookup: in the structure that the script gave to it, or that of the dataset, with tensors of
-    today."""
+    """Returns the batch of a lookup as the script gave it, or in the structure of its dataset, with today's tensors."""
     structure = batch_behind(get_next) if lookup.batch is None else lookup.batch
     return tf.nest.map_structure(lambda leaf: editing.current(leaf) if tf.is_tensor(leaf) else leaf, structure)
 
@@ -142,17 +141,16 @@ def _replace(source, lookups, slices, report):
     modes = {lookup.is_train for batch in batches for lookup in batch.lookups}
     makers = source.makers
     limit = config.max_steps if True in modes else config.eval_steps
-    new = pipelines.extend(source, lambda flat: [t for batch in batches for t in batch.prepare(flat)], limit)
-    replacement, first = Replacement(makers, modes, {}), 0
+    new = pipelines.extend(source, [batch.prepare for batch in batches], limit)
+    replacement = Replacement(makers, modes, {})
     for batch, tensors in zip(batches, new):
-        added = iter(tensors[first:])
+        added = iter(tensors)
         for group in batch.groups:
             merging.merge(group, next(added))
         for ids in batch.shared_ids:
             shared = next(added)
             shared.set_shape(ids.shape)
             editing.replace(ids, shared)
-        first += len(batch.groups) + len(batch.shared_ids)
         for lookup in batch.lookups:
             replacement.structures.setdefault(lookup.is_train, _structure(batch.get_next, lookup))
             report.moved.append(
@@ -168,12 +166,12 @@ def _replace(source, lookups, slices, report):
 
 
 def _makers(replacements, is_training):
-    """Of each iterator that was replaced in this mode, the ops that initialize it."""
+    """Returns, of each iterator that was replaced in this mode, the ops that initialize it."""
     return [one.makers for one in replacements if is_training in one.modes and one.makers]
 
 
 def initializer_of(is_training):
-    """The op that initializes what replaced the iterators of training, or of evaluation; None without any."""
+    """Returns the op that initializes what replaced the iterators of training, or of evaluation; None without any."""
     graphs.tables_here("get_initializer")
     state = graphs.state()
     makers = _makers(state.replacements or [], is_training)
@@ -190,8 +188,8 @@ def initializer_of(is_training):
 
 
 def batch_of(is_training):
-    """The batch that replaced the script's, in the structure that it gave to `sparse_lookup(batch=...)`, or that of the
-    dataset; None without any."""
+    """Returns the batch that replaced the script's, in the structure that it gave to `sparse_lookup(batch=...)`, or
+    that of the dataset; None without any."""
     graphs.tables_here("get_target_batch")
     for replacement in graphs.state().replacements or []:
         if is_training in replacement.structures:

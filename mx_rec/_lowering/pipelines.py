@@ -41,12 +41,12 @@ class Source:
         )
 
 
-def extend(source, function, limit):
-    """Replaces `source` by an iterator over the same elements, each followed by what `function` makes of it.
+def extend(source, functions, limit):
+    """Replaces `source` by an iterator over the same elements, each followed by what `functions` make of it.
 
-    `function` takes and returns flat lists of tensors. `limit` ends the data after so many batches, if it is positive.
-    Returns for each of the source's get_next ops what was added to its batch. Everything in the graph that read the
-    batch itself now reads that of the new iterator.
+    There is a function for each of the source's get_next ops; it takes and returns flat sequences of tensors. `limit`
+    ends the data after so many batches, if it is positive. Returns for each get_next op what its function added to its
+    batch. Everything in the graph that read the batch itself now reads that of the new iterator.
     """
     spec, makers = iterators.element_spec(source.get_nexts[0]), source.makers
     resource = iterators.resource_of(source.iterator)
@@ -55,7 +55,7 @@ def extend(source, function, limit):
         dataset = tf.data.experimental.from_variant(variant, spec)
         if limit > 0:
             dataset = dataset.take(limit)
-        return dataset.map(lambda *flat: (*flat, *function(list(flat)))).prefetch(_AHEAD)
+        return dataset.map(lambda *flat: (flat, tuple(tuple(one(flat)) for one in functions))).prefetch(_AHEAD)
 
     with tf.name_scope("mx_rec/pipeline"), tf.control_dependencies(None):
         if iterators.is_one_shot(source.iterator):
@@ -74,11 +74,11 @@ def extend(source, function, limit):
             for maker, dataset in zip(makers, datasets):
                 replace_input(maker, iterators.dataset_of(maker), tf.data.experimental.to_variant(dataset))
                 replace_input(maker, resource, iterators.resource_behind(iterator))
-        batches = [list(iterator.get_next()) for _ in source.get_nexts]
+        batches, added = zip(*(iterator.get_next() for _ in source.get_nexts))
     for get_next, batch in zip(source.get_nexts, batches):
         for output, tensor in zip(get_next.outputs, batch):
             tensor.set_shape(output.shape)
             replace(output, tensor)
         replace_control([get_next], batch[0].op)
         hand_on(get_next, batch[0].op)
-    return [batch[len(spec) :] for batch in batches]
+    return [of_all[i] for i, of_all in enumerate(added)]

@@ -66,7 +66,7 @@ class _Last(Part):
 
 
 def last_report() -> Report:
-    """What the last graph modification of this process did."""
+    """Returns what the last graph modification of this process did."""
     return part(_Last).report
 
 

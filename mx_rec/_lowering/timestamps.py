@@ -8,7 +8,7 @@ from mx_rec.constants.constants import ASCEND_TIMESTAMP
 
 
 def checked(tensor, who):
-    """`tensor` as int64; ValueError unless it can hold one time for a batch, or one for each sample."""
+    """Returns `tensor` as int64; ValueError unless it can hold one time for a batch, or one for each sample."""
     import tensorflow as tf
 
     if not tf.is_tensor(tensor) or isinstance(tensor, (tf.SparseTensor, tf.RaggedTensor)):
@@ -26,7 +26,8 @@ def checked(tensor, who):
 
 
 def known_or_empty():
-    """The timestamp of the collection ASCEND_TIMESTAMP if there is just one, else an empty tensor that `bind` replaces.
+    """Returns the timestamp of the collection ASCEND_TIMESTAMP if there is just one, else an empty tensor that `bind`
+    replaces.
 
     The latter is a placeholder because its shape must not be known for that.
     """
@@ -65,7 +66,7 @@ def bind(graph) -> None:
 
 
 def _matching(lookup, graph):
-    """The timestamp of the collection that belongs to the batch of `lookup`, or None."""
+    """Returns the timestamp of the collection that belongs to the batch of `lookup`, or None."""
     from mx_rec._lowering.finding import sources_of
 
     found = _given(graph)

@@ -18,13 +18,13 @@ class FileFacts:
 
 
 def crc32c(data, crc: int = 0) -> int:
-    """The checksum of A + `data`, bytes or an array of them, where `crc` is that of A."""
+    """Returns the checksum of some bytes A and then `data`, bytes or an array; `crc` is that of A."""
     block = np.frombuffer(data, np.uint8)
     return library.core().mxrec_crc32c(crc, block.ctypes.data, block.size)
 
 
 def to_c(files: Mapping[str, FileFacts]):
-    """The files as the C interface takes them."""
+    """Returns the files as the C interface takes them."""
     array = (CheckpointFile * len(files))()
     for file, (name, facts) in zip(array, files.items()):
         file.name, file.bytes, file.crc32c = name.encode(), facts.bytes, facts.crc32c
@@ -32,5 +32,5 @@ def to_c(files: Mapping[str, FileFacts]):
 
 
 def from_c(files) -> dict[str, FileFacts]:
-    """The reverse of `to_c`."""
+    """Returns the reverse of `to_c`."""
     return {file.name.decode(): FileFacts(file.bytes, file.crc32c) for file in files}

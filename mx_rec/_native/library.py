@@ -21,7 +21,7 @@ def path(name: str) -> str:
 
 @functools.cache
 def core() -> ctypes.CDLL:
-    """The C interface of the core (native/capi)."""
+    """Returns the C interface of the core (native/capi)."""
     from mx_rec._native import c_api  # imports NumPy
 
     library = ctypes.CDLL(path("libmxrec_core.so"))

@@ -46,19 +46,19 @@ class Snapshot:
 
 
 def follow_changes(table: NativeTable, keys: bool) -> None:
-    """From now on the table can be saved while it is trained; with `keys`, also just what has changed."""
+    """Lets the table be saved while it is trained, from now on; with `keys`, also just what has changed."""
     library.core().mxrec_table_follow_changes(table.encoded, keys)
 
 
 def moment(table: NativeTable) -> Optional[int]:
-    """Now, to ask later for what has changed since; None if the table does not follow its changes."""
+    """Returns the present moment, to ask later what has changed since; None if changes are not followed."""
     now = ctypes.c_int64()
     library.core().mxrec_table_moment(table.encoded, now)
     return None if now.value == _NO_MOMENT else now.value
 
 
 def knows_since(table: NativeTable, moment: int) -> bool:
-    """Whether a snapshot can hold just what has changed since then."""
+    """Tells whether a snapshot can hold just what has changed since then."""
     known = ctypes.c_int32()
     library.core().mxrec_table_knows_since(table.encoded, moment, known)
     return bool(known.value)

@@ -158,7 +158,7 @@ class NativeTable:
         return self._numbers_if_any(library.core().mxrec_table_tracking, Tracking)
 
     def _numbers_if_any(self, function, kind):
-        """What `function` tells of the table, as a `kind`, a dataclass of whole numbers; None if it finds nothing."""
+        """Returns what `function` tells of the table as a `kind`, whole numbers; None if it finds nothing."""
         numbers = (ctypes.c_int64 * len(dataclasses.fields(kind)))()
         try:
             function(self.encoded, numbers)
@@ -175,14 +175,14 @@ class NativeTable:
         library.core().mxrec_table_restore_tracking(self.encoded, *_saved_numbers(saved))
 
     def history(self, keys) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(count, last time, last step), int64 [n] each, of `keys`, with a row or without; zeros where unknown."""
+        """Returns (count, last time, last step) of `keys`, int64 [n] each; zeros where unknown."""
         keys = np.ascontiguousarray(keys, np.int64).reshape(-1)
         found = tuple(np.empty(keys.size, np.int64) for _ in range(3))
         library.core().mxrec_table_history(self.encoded, keys, keys.size, *found)
         return found
 
     def keys(self) -> np.ndarray:
-        """All keys, int64, in the table's own order."""
+        """Returns all keys, int64, in the table's own order."""
         count = ctypes.c_int64(self.facts().rows)
         while True:
             out = np.empty(count.value, np.int64)
@@ -192,14 +192,14 @@ class NativeTable:
                 return out[: count.value]
 
     def some_keys(self, count: int) -> np.ndarray:
-        """Up to `count` keys that have a row, int64, as good as drawn by lot, in a time that the table's size has no
-        part in."""
+        """Returns up to `count` keys that have a row, int64, as good as drawn by lot, and without a walk over the
+        table."""
         out, found = np.empty(count, np.int64), ctypes.c_int64()
         library.core().mxrec_table_some_keys(self.encoded, out, count, found)
         return out[: found.value]
 
     def read(self, keys) -> tuple[np.ndarray, np.ndarray]:
-        """(values [n, 1 + slots, dim], found [n]) of `keys`; zeros where a key has no row. Changes nothing."""
+        """Returns (values [n, 1 + slots, dim], found [n]) of `keys`; zeros where a key has no row. Changes nothing."""
         keys = np.ascontiguousarray(keys, np.int64).reshape(-1)
         values = np.empty((keys.size, 1 + len(self.slots), self.dim), np.float32)
         found = np.empty(keys.size, np.uint8)
@@ -267,12 +267,12 @@ class _Registry(Part):
 
 
 def known() -> dict[str, NativeTable]:
-    """The tables of the process that exist now, by name, whatever graph has them."""
+    """Returns the tables of the process that exist now, by name, whatever graph has them."""
     return dict(part(_Registry).known)
 
 
 def generation() -> int:
-    """How often all tables of the process were forgotten: what tells a table from a later one of the same name."""
+    """Returns how often all tables were forgotten: what tells a table from a later one of its name."""
     return process.generation
 
 

@@ -11,7 +11,7 @@ from mx_rec._tf import static_shape
 
 
 def columns_of(gradient):
-    """(tensor, column): `gradient` is the columns from `column` on of `tensor`, which may be `gradient` itself."""
+    """Returns (tensor, column): `gradient` is the columns of `tensor` from there on; (`gradient`, 0) if none is."""
     op = gradient.op
     widths = wide = None
     if op.type == "SplitV":
@@ -31,7 +31,7 @@ def _width(shape):
 
 
 def _shape_in(tensor):
-    """The static shape that a tensor holding a shape stands for."""
+    """Returns the static shape that a tensor stands for which holds a shape."""
     value = tf.get_static_value(tensor)
     if value is not None:
         return tf.TensorShape(value)

@@ -54,14 +54,15 @@ class JoinedOp(Op):
 
 
 def build(source, rows, place, ids_shape, pooling, name=None):
-    """The embeddings of a feature, or of each of its bags, out of the lookup's."""
+    """Builds the op that gives the embeddings of a feature, or of each of its bags, out of the lookup's."""
     return library.ops().mxrec_embeddings(
         embeddings=source, rows=rows, ids_shape=ids_shape, pooled=bool(pooling), name=name, **vars(place)
     )
 
 
 def join(source, parts, shape):
-    """What `parts`, EmbeddingsOps, gave one by one, as the lookup's output `source` of `shape` has it side by side."""
+    """Builds the op that gives side by side what `parts`, EmbeddingsOps, gave one by one. The lookup writes it so, with
+    this `shape`, into its output `source`."""
     places = [part.place for part in parts]
     return library.ops().mxrec_joined(
         embeddings=source,
@@ -75,10 +76,10 @@ def join(source, parts, shape):
 
 
 def has_row(handles, place, ids_shape):
-    """Which ids of a feature have a row, as bools."""
+    """Builds the op that tells, as bools, which ids of a feature have a row."""
     return library.ops().mxrec_has_row(handles=handles, ids_shape=ids_shape, name="has_row", **vars(place))
 
 
 def is_padding(keys, place, ids_shape):
-    """Which ids of a feature are among `keys`, as bools."""
+    """Builds the op that tells, as bools, which ids of a feature are among `keys`."""
     return library.ops().mxrec_padding(keys=keys, ids_shape=ids_shape, name="padding", **vars(place))

@@ -13,12 +13,12 @@ class FoldOp(Op):
 
 
 def build(gradient, rows, place, pooling):
-    """The gradient of `rows`, out of that of what a lookup of a feature gave."""
+    """Builds the op that sums, per row of `rows`, the gradient of what a lookup gave of a feature."""
     dim = static_shape.size(rows.shape, 1)
     return library.ops().mxrec_fold(gradient=gradient, pooled=bool(pooling), dim=dim, name="fold", **vars(place))
 
 
 def folds_of(gradient) -> list[FoldOp]:
-    """The folds whose sum `gradient` is, or nothing if it is something else."""
+    """Returns the folds whose sum `gradient` is; nothing if it is something else."""
     ops = [source.op for source in gradient.op.inputs] if gradient.op.type == "AddN" else [gradient.op]
     return [FoldOp(op) for op in ops] if all(op.type == FoldOp.TYPE for op in ops) else []

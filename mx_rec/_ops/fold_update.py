@@ -36,7 +36,7 @@ class FoldUpdateOp(Updating):
 
     @property
     def targets(self) -> list[Target]:
-        """What it was built with."""
+        """The targets that it was built with."""
         tensors = self.op.inputs[1 + self.op.get_attr("T") : -1]
         told = map(self.op.get_attr, ("columns", "feature_of_gradient", "pooled"))
         gradients = [
@@ -55,19 +55,19 @@ UPDATES = {kind.TYPE: kind for kind in (UpdateOp, FoldUpdateOp)}
 
 
 def updates_in(graph) -> list[Updating]:
-    """The ops of a graph that update rows, one way or the other."""
+    """Returns the ops of a graph that update rows, MxrecUpdate and MxrecFoldUpdate."""
     return [UPDATES[op.type](op) for op in graph.get_operations() if op.type in UPDATES]
 
 
 def target_of(table_name, handles, folds) -> Target:
-    """The target that sums the gradients of folds, in the order of the features."""
+    """Returns the target that sums the gradients of folds, in the order of the features."""
     folds = sorted(folds, key=lambda fold: fold.feature)
     gradients = [Gradient(*columns_of(fold.incoming), fold.feature, fold.pooling) for fold in folds]
     return Target(table_name, folds[0].table, handles, gradients)
 
 
 def build(plan, targets, settings):
-    """The op. `settings` as of an Updating."""
+    """Builds the op for these targets. `settings` are those of an Updating."""
     gradients = [(t, gradient) for t, target in enumerate(targets) for gradient in target.gradients]
     return library.ops().mxrec_fold_update(
         plan=plan,

@@ -16,7 +16,7 @@ _HIDDEN = 0
 
 
 class LookupOp(Op):
-    """Its tables and features are numbered, each by their order."""
+    """Looks up tables and features, each numbered by their order."""
 
     TYPE = "MxrecLookup"
     plan, anchors = reads(0), reads(slice(1, None))  # anchors: the resources of the tables' variables
@@ -28,15 +28,15 @@ class LookupOp(Op):
     embeddings = property(lambda self: self.op.outputs[2 * self._count :])
 
     def table_of(self, tensor) -> int:
-        """The table that an output, rows or handles, belongs to."""
+        """Returns the table that an output, rows or handles, belongs to."""
         return tensor.value_index % self._count
 
     def feature_of(self, tensor) -> int:
-        """The feature whose embeddings an output is."""
+        """Returns the feature whose embeddings an output is."""
         return tensor.value_index - 2 * self._count
 
     def name_of(self, feature) -> str:
-        """The name of a feature's table."""
+        """Returns the name of a feature's table."""
         return self.tables[self.op.get_attr("table_of_feature")[feature]]
 
     def inserted(self):
@@ -47,27 +47,27 @@ class LookupOp(Op):
                 yield name, [self.rows[t], *(out for out, owner in zip(self.embeddings, owners) if owner == t)]
 
     def gives(self, feature, pooling) -> bool:
-        """Whether it gives this view of a feature, in an output of the feature's own."""
+        """Tells whether the lookup gives this view of a feature, in an output of the feature's own."""
         is_alone = self.op.get_attr("leaders").count(feature) == 1
         return is_alone and self.op.get_attr("views")[feature] == 1 + pooling
 
     def give(self, feature, pooling) -> None:
-        """Gives this view of a feature from now on."""
+        """Makes the lookup give this view of a feature from now on."""
         set_entry(self.op, "views", feature, 1 + int(pooling))
 
     def write_beside(self, feature, leader, column) -> None:
-        """Writes a feature from a column on into the embeddings of the feature `leader`."""
+        """Makes the lookup write a feature into the embeddings of the feature `leader`, from a column on."""
         set_entry(self.op, "leaders", feature, leader)
         set_entry(self.op, "columns", feature, column)
 
     def copy(self, name) -> "LookupOp":
-        """Another op that was told the same."""
+        """Builds another lookup with the same attributes."""
         types, attributes = [output.dtype for output in self.op.outputs], dict(self.op.node_def.attr)
         return LookupOp(self.op.graph.create_op(self.TYPE, list(self.op.inputs), types, name=name, attrs=attributes))
 
     @staticmethod
     def gradient(op, *gradients):
-        """For each anchor variable the gradient of its table's rows, as slices that the row handles index."""
+        """Returns for each anchor variable the gradient of its table's rows, as slices that the handles index."""
         import tensorflow as tf
 
         lookup, slices = LookupOp(op), []
@@ -83,7 +83,7 @@ class LookupOp(Op):
 
 
 def _of_table(name, kind):
-    """A property of a Commit: an attribute with an entry for each table."""
+    """Makes a property of a Commit: its table's entry in an attribute that has one for each table."""
     return property(
         lambda self: kind(self.lookup.op.get_attr(name)[self.number]),
         lambda self, value: set_entry(self.lookup.op, name, self.number, int(value)),
@@ -92,7 +92,7 @@ def _of_table(name, kind):
 
 @dataclasses.dataclass
 class Commit:
-    """One table's part of a lookup."""
+    """One table's share of a lookup."""
 
     lookup: LookupOp
     number: int  # of the table, in the lookup
@@ -113,7 +113,7 @@ class Commit:
         return self.lookup.op.get_attr("views")[self.features[feature]]
 
     def serves(self, feature, pooling) -> bool:
-        """Whether the lookup gives this view of a feature of the plan, or can still be asked to."""
+        """Tells whether the lookup gives this view of a feature of the plan, or can still be made to."""
         return self._view(feature) in (_HIDDEN, 1 + pooling)
 
     def ask_for(self, feature, pooling, is_train):
@@ -123,12 +123,12 @@ class Commit:
         return self.lookup.embeddings[self.features[feature]]
 
     def given(self, feature):
-        """(embeddings, Pooling): what the lookup was asked for of a feature of the plan."""
+        """Returns (embeddings, Pooling): what the lookup gives of a feature of the plan."""
         return self.lookup.embeddings[self.features[feature]], Pooling(self._view(feature) - 1)
 
 
 def build(plan, layout, tables) -> dict[str, Commit]:
-    """A lookup of tables of a plan, which gives nothing yet, by their names."""
+    """Builds a lookup of some tables of a plan, which gives nothing yet; returns its commits by the tables' names."""
     names = [table.table_name for table in tables]
     numbers = [layout.tables.index(name) for name in names]
     features = [(f, numbers.index(t)) for f, t in enumerate(layout.table_of_feature) if t in numbers]
@@ -159,27 +159,27 @@ def build(plan, layout, tables) -> dict[str, Commit]:
 
 
 def commit_of(plan) -> Commit:
-    """The commit of a plan of one table and one feature."""
+    """Returns the commit of a plan of one table and one feature."""
     (lookup,) = filter(None, map(LookupOp.of, plan.consumers()))
     return Commit(lookup, 0, {0: 0})
 
 
 def handles_of(tensor):
-    """The handles of `tensor`, rows that a lookup gave; `tensor` itself if it is something else."""
+    """Returns the handles of `tensor` if it is the rows that a lookup gave; `tensor` itself if it is something else."""
     lookup = LookupOp.of(tensor.op)
     is_rows = lookup is not None and tensor.value_index < len(lookup.tables)
     return lookup.handles[tensor.value_index] if is_rows else tensor
 
 
 def give_rows(tensor):
-    """The rows at handles of a lookup, which copies them out from now on; rows stand for themselves."""
+    """Returns the rows at handles of a lookup, which copies them out from now on; rows are returned as they are."""
     commit = Commit(LookupOp(tensor.op), LookupOp(tensor.op).table_of(tensor), {})
     commit.gives_rows = True
     return commit.rows
 
 
 def reached(handles, gradient):
-    """The handles of a commit, less those of keys that `gradient`, the gradient of its rows, did not reach.
+    """Returns the handles of a commit, less those of keys that `gradient`, the gradient of its rows, did not reach.
 
     A key may be in the batch only through features that do not feed the loss. Its row of `gradient` is zeros, but an
     update with zeros would still move it: momentum goes on, weights decay.
@@ -196,7 +196,7 @@ def reached(handles, gradient):
 
 
 def _is_filler(gradient, output):
-    """Whether TensorFlow made up zeros because the loss does not depend on this output.
+    """Tells whether TensorFlow made up zeros because the loss does not depend on this output.
 
     Such a table must get no gradient at all: optimizers with momentum would move its rows otherwise.
     """

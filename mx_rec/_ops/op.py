@@ -1,4 +1,4 @@
-"""Op: an op of the core that stands in a graph, with names for what it reads, what it gives and what it was told."""
+"""Op: an op of the core that stands in a graph, with names for its inputs, outputs and attributes."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ _PREFIX = "Mxrec"  # of all types
 
 @dataclasses.dataclass(frozen=True)
 class Op:
-    """A subclass knows one op of native/tf. What it was told can change until a session has run it."""
+    """The base of classes that know one op of native/tf each. Attributes can change until a session has run the op."""
 
     op: object  # tf.Operation
 
@@ -15,32 +15,32 @@ class Op:
 
     @classmethod
     def of(cls, op):
-        """`op` under its names; None if it is an op of another type."""
+        """Returns an Op for `op`; None if that is an op of another type."""
         return cls(op) if op.type == cls.TYPE else None
 
     @classmethod
     def all_in(cls, graph) -> list:
-        """All of a graph."""
+        """Returns all ops of this type in a graph."""
         return [cls(op) for op in graph.get_operations() if op.type == cls.TYPE]
 
 
 def reads(number):
-    """A property of an Op: an input, or several if `number` is a slice."""
+    """Makes a property of an Op: an input, or several if `number` is a slice."""
     return property(lambda self: self.op.inputs[number])
 
 
 def gives(number):
-    """A property of an Op: an output."""
+    """Makes a property of an Op: an output."""
     return property(lambda self: self.op.outputs[number])
 
 
 def told(name, kind=lambda value: value):
-    """A property of an Op: an attribute."""
+    """Makes a property of an Op: an attribute."""
     return property(lambda self: kind(self.op.get_attr(name)))
 
 
 def are_in(meta_graph_def) -> bool:
-    """Whether a MetaGraph has ops of the core."""
+    """Tells whether a MetaGraph has ops of the core."""
     return any(op.name.startswith(_PREFIX) for op in meta_graph_def.meta_info_def.stripped_op_list.op)
 
 

@@ -1,4 +1,4 @@
-"""What says which part of a batch an op is about."""
+"""Which part of a batch an op is about."""
 
 import dataclasses
 import enum

@@ -1,4 +1,4 @@
-"""The ops that know the numbering of a plan."""
+"""The ops that read a plan and know its tables and features by number."""
 
 from mx_rec._tf.attributes import set_attributes
 from mx_rec._tf.editing import replace_input
@@ -15,12 +15,13 @@ _TOLD = {
 
 
 def are_known(plan) -> bool:
-    """Whether no other op reads a plan, which then has to keep its numbers."""
+    """Tells whether only these ops read a plan. If others do, it has to keep its numbers."""
     return all(op.type in _TOLD for op in plan.consumers())
 
 
 def move(plan, new, table, feature) -> None:
-    """Makes all but the lookup that read `plan`, of one feature, read the plan `new`, where it has these numbers."""
+    """Makes all readers of `plan`, which has one feature, read the plan `new` instead, where that feature has these
+    numbers; but not the lookup."""
     for op in plan.consumers():
         if _TOLD[op.type] is not None:
             set_attributes(op, **_TOLD[op.type](table, feature))

@@ -1,4 +1,4 @@
-"""MxrecPrepare and MxrecGroup: the plan of a batch, and that of one prepared for evaluation made fit for training."""
+"""MxrecPrepare makes the plan of a batch; MxrecGroup makes one that was prepared for evaluation fit for training."""
 
 import dataclasses
 
@@ -8,8 +8,8 @@ from mx_rec._ops.op import Op
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """What a plan holds: its tables, for each of its features the number of its table, and whether it is grouped, so
-    that a step can train on it and knows how many different ids it holds."""
+    """Which tables a plan has, of each of its features the number of its table, and whether it is grouped. A step can
+    train on a grouped plan, which knows how many different ids it holds."""
 
     tables: tuple[str, ...]
     table_of_feature: tuple[int, ...]
@@ -24,7 +24,8 @@ class PrepareOp(Op):
 
 
 def build(ids, layout, times=(), name="prepare"):
-    """The plan of int64 tensors of ids, one for each feature of `layout`, and of one tensor of timestamps or none."""
+    """Builds the op that makes a plan of ids, an int64 tensor for each feature of `layout`, and of timestamps or
+    none."""
     tables, owners, is_grouped = dataclasses.astuple(layout)
     return library.ops().mxrec_prepare(
         ids=ids, times=list(times), tables=tables, table_of_feature=owners, grouped=is_grouped, name=name
@@ -32,5 +33,5 @@ def build(ids, layout, times=(), name="prepare"):
 
 
 def group(plan, layout):
-    """The plan, grouped."""
+    """Builds the op that groups a plan."""
     return library.ops().mxrec_group(plan=plan, tables=layout.tables, name="group")

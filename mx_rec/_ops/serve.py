@@ -10,7 +10,7 @@ class ServeOp(Op):
 
 
 def build(asset, tables):
-    """The op, for `tables` by name. What files they have it must be told when they are written (`complete`)."""
+    """Builds the op for `tables`, which are given by name. `complete` must tell it later what files they have."""
     names = sorted(tables)
     return library.ops().mxrec_serve(
         asset=asset,
@@ -29,7 +29,7 @@ def build(asset, tables):
 
 
 def complete(node, entries) -> None:
-    """Tells a node what was written, if it is such an op: `entries` of a manifest, by table."""
+    """Tells a node of a GraphDef, if it is such an op, which files were written: `entries` of a manifest, by table."""
     if node.op != ServeOp.TYPE:
         return
     names = [name.decode() for name in node.attr["directories"].list.s]

@@ -10,11 +10,11 @@ class TouchedOp(Op):
 
 
 def build(handles, plan, table, features, name=None):
-    """The handles. `table` and `features` are numbers of the plan."""
+    """Builds the op that gives those handles; `table` and `features` are numbers of the plan."""
     return library.ops().mxrec_touched(handles=handles, plan=plan, table=table, features=features, name=name)
 
 
 def origin_of(handles):
-    """The handles of the lookup that `handles` are some of."""
+    """Returns the handles of the lookup that `handles` were picked from."""
     some = TouchedOp.of(handles.op)
     return handles if some is None else some.handles

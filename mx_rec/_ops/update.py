@@ -21,14 +21,14 @@ class UpdateOp(Updating):
 
 
 def build(table_name, handles, gradient, settings, is_unique):
-    """The op. `settings` as above; `is_unique`: whether no row is there twice."""
+    """Builds the op. `settings` are those of an Updating; `is_unique`: no row is there twice."""
     return library.ops().mxrec_update(
         handles=handles, gradient=gradient, table=table_name, unique=is_unique, name=f"update_{table_name}", **settings
     )
 
 
 def parts_of(handles, gradient) -> list[tuple[object, object]]:
-    """[(handles, gradient)] of the lookups that a table's gradient was put together from, one after another."""
+    """Returns the pairs (handles, gradient), one for each lookup, that a table's gradient was put together from."""
     if handles.op.type != "ConcatV2" or gradient.op.type != "ConcatV2":
         return [(handles, gradient)]
     if len(handles.op.inputs) != len(gradient.op.inputs):

@@ -14,19 +14,19 @@ def warn(graph) -> None:
     """Warns of such tables of a graph that is about to run, once. A graph without any optimizer is not training, and
     what only passes through tf.stop_gradient, as with is_grad=False, is not meant to train its table."""
     state = graphs.state(graph)
-    asked = {
+    suspects = {
         table.table_name
         for table in state.tables.values()
         if table.is_trained_on and table.table_name not in state.updated | state.warned_of
     }
-    if not asked:
+    if not suspects:
         return
-    embeddings = {name: [] for name in asked}
+    embeddings = {name: [] for name in suspects}
     for lookup in LookupOp.all_in(graphs.outermost(graph)):
         for name, tensors in lookup.inserted():
-            if name in asked:
+            if name in suspects:
                 embeddings[name] += tensors
-    for name in sorted(asked):
+    for name in sorted(suspects):
         optimizer = _optimizer_behind(embeddings[name])
         if optimizer is not None:
             state.warned_of.add(name)
@@ -41,7 +41,7 @@ def warn(graph) -> None:
 
 
 def _optimizer_behind(tensors):
-    """The name of an optimizer's op that needs one of the tensors, through what gradients flow through; or None."""
+    """Returns the name of an optimizer's op that one of the tensors reaches as gradients flow; None without one."""
     seen, stack = set(), list(tensors)
     while stack:
         for op in stack.pop().consumers():

@@ -1,4 +1,4 @@
-"""TensorFlow initializers as the core's: a first value that follows from the key."""
+"""TensorFlow's initializers in the form that the core knows: the first value of a row follows from its key."""
 
 import inspect
 import math
@@ -18,7 +18,7 @@ _CUT_DEVIATION = 0.87962566103423978
 
 
 def convert(initializer, table: str, dim: int, rows: int, scale: float) -> InitializerSpec:
-    """The core's form of `initializer` for rows of `dim` floats, times `scale`.
+    """Returns the core's form of `initializer` for rows of `dim` floats, times `scale`.
 
     Stock initializers are computed natively. Variance scaling takes its fans from [rows, dim]. Any other callable is
     sampled once into a pool of rows.
@@ -49,7 +49,7 @@ def _is_stock(initializer):
 
 
 def _native(name, settings, rows, dim):
-    """(kind, a, b) of the core, or None."""
+    """Returns (kind, a, b) of the core, or None."""
     if name == "Zeros":
         return "constant", 0.0, 0.0
     if name == "Ones":

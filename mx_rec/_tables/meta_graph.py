@@ -89,7 +89,7 @@ def _describe(table, state):
         "options": options,
         "initializer": _initializer_text(table.initializer),
         "slots": table.native.slot_specs,
-        "asked": {label: value for label, (_, value) in table.asked.items()},
+        "asked": {label: value for label, (_, value) in table.required.items()},
         "lookups": sorted(table.lookups),
         "is_updated": table.table_name in state.updated,
         "is_started": state.is_started,
@@ -128,7 +128,7 @@ def _make(description, import_scope):
     if description["slots"]:
         table.native.set_slots([(name, value) for name, value in description["slots"]])
     table.bind_anchor(_anchor(options.name, import_scope))
-    trackings.declare(table, "the imported graph", **description["asked"])
+    trackings.require(table, "the imported graph", **description["asked"])
     for what, is_train in description["lookups"]:
         table.count_lookup(tuple(what), is_train)
     state.tables[options.name] = table

@@ -10,7 +10,7 @@ _READ_AT_ONCE = 1 << 16  # keys; the core reads slots too, so more would take se
 
 
 def assign(table, keys, rows) -> None:
-    """See BaseSparseEmbedding.assign."""
+    """Does what BaseSparseEmbedding.assign says."""
     keys = _keys(table, keys)
     if keys.ndim != 1:
         raise ValueError(f"table '{table.table_name}': `keys` must have shape [n], got {list(keys.shape)}")
@@ -26,7 +26,7 @@ def assign(table, keys, rows) -> None:
 
 
 def read(table, keys) -> tuple[np.ndarray, np.ndarray]:
-    """See BaseSparseEmbedding.read."""
+    """Does what BaseSparseEmbedding.read says."""
     keys = _keys(table, keys)
     _check_alive(table)
     rows = np.empty((keys.size, table.embedding_size), np.float32)
@@ -39,7 +39,7 @@ def read(table, keys) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _keys(table, keys):
-    """int64; ValueError unless they are legal keys of the table."""
+    """Returns `keys` as int64; ValueError unless they are legal keys of the table."""
     keys = _array(table, "keys", keys)
     if keys.size == 0:
         keys = keys.astype(np.int64)  # an empty list is one of floats
@@ -57,7 +57,7 @@ def _keys(table, keys):
 
 
 def _rows(table, rows, count):
-    """float32; ValueError unless they are `count` embeddings of the table."""
+    """Returns `rows` as float32; ValueError unless they are `count` embeddings of the table."""
     rows = _array(table, "rows", rows)
     expected = (count, table.embedding_size)
     if rows.shape != expected:

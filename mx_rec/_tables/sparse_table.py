@@ -62,7 +62,7 @@ class _OnDisk(Part):
 
 
 def tier_text(stats) -> str:
-    """The numbers of a disk tier, of `table.stats()`, in words."""
+    """Returns the numbers of a disk tier, of `table.stats()`, in words."""
     return (
         "{rows_in_memory:,} rows in memory, {rows_on_disk:,} on disk ({megabytes:,.1f} MB); hit rate {hit_rate:.3f}, "
         "{promotions:,} rows came back, {demotions:,} went to disk, a row was read in {read_microseconds:.1f} us"
@@ -82,7 +82,7 @@ class BaseSparseEmbedding:
         # What `content` was when this graph joined it with rows, and after a warm start.
         self.joined = None
         self.warm_started = None
-        self.asked = {}  # what lookups of this graph ask of admission and eviction (_tables/trackings.py)
+        self.required = {}  # what lookups of this graph require of admission and eviction (_tables/trackings.py)
         if not isinstance(initializer, InitializerSpec):
             initializer = initializers.convert(initializer, options.name, options.dim, options.rows, options.init_param)
         self.initializer = initializer
@@ -117,7 +117,7 @@ class BaseSparseEmbedding:
         anchors.bind(variable, self)
 
     def check_same(self, options: TableOptions) -> None:
-        """ValueError unless `options` are the ones the table was made with."""
+        """Raises ValueError unless `options` are the ones the table was made with."""
         for field in dataclasses.fields(options):
             have, want = getattr(self.options, field.name), getattr(options, field.name)
             if have != want:
@@ -135,7 +135,7 @@ class BaseSparseEmbedding:
         return self._lookups
 
     def reads(self, ids_name) -> bool:
-        """Whether a lookup of this graph reads the FeatureSpec or tensor of that name."""
+        """Tells whether a lookup of this graph reads the FeatureSpec or tensor of that name."""
         for (kind, name), _ in self._lookups:
             plain = name.rpartition("_" if kind == "spec" else ":")[0]  # without the running number, without ":0"
             if ids_name in (name, plain):
@@ -166,7 +166,7 @@ class BaseSparseEmbedding:
         return self.options.tier
 
     def content(self) -> tuple[int, ...]:
-        """Numbers, the first that of rows, of which at least one is another whenever the rows have changed."""
+        """Numbers of which one differs whenever the rows have changed; the first is that of rows."""
         facts = self.native.facts()
         return facts.rows, facts.mutations, facts.inserted, facts.erased
 
@@ -175,7 +175,7 @@ class BaseSparseEmbedding:
         return self.native.facts().rows
 
     def capacity(self) -> int:
-        """The most rows the table may hold; with dynamic expansion, the rows allocated so far."""
+        """Returns the most rows the table may hold; with dynamic expansion, the rows allocated so far."""
         return self.native.facts().capacity
 
     def assign(self, keys: npt.ArrayLike, rows: npt.ArrayLike) -> None:
@@ -195,7 +195,8 @@ class BaseSparseEmbedding:
         row_access.assign(self, keys, rows)
 
     def read(self, keys: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """(embeddings, float32 of shape `keys.shape + [dim]`; which keys have a row, bool of shape `keys.shape`).
+        """Returns (embeddings, float32 of shape `keys.shape + [dim]`; which keys have a row, bool of shape
+        `keys.shape`).
 
         Keys without a row read zeros, as in an evaluation. Nothing changes: no row is made, counted or brought back
         from disk. Call it between two `session.run`. Raises ValueError for keys that are no integers or out of range.
@@ -203,7 +204,7 @@ class BaseSparseEmbedding:
         return row_access.read(self, keys)
 
     def stats(self) -> dict[str, float]:
-        """Numbers of this moment; admitted = rows + evicted, seen = admitted + refused.
+        """Returns numbers of this moment; admitted = rows + evicted, seen = admitted + refused.
 
         rows: keys that have a row now. capacity: rows there is room for. bytes: memory of rows, index and counts.
         seen, admitted, refused, evicted: keys that training has met since the table was created, those of them that got

@@ -33,7 +33,7 @@ class _Watched(list):
 
 
 def _is_look() -> bool:
-    """Whether the caller of the caller, not counting Graph.get_collection and its like, is a script."""
+    """Tells whether the caller of the caller, not counting Graph.get_collection and its like, is a script."""
     frame = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__") == "tensorflow.python.framework.ops":
         frame = frame.f_back

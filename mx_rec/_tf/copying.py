@@ -4,8 +4,8 @@ import tensorflow as tf
 
 
 class Copier:
-    """Copies the slices (_lowering/finding.py) behind `wanted`, tensors that `who` reads, of one batch. Made before the
-    graph changes."""
+    """Copies the slices (_lowering/finding.py) behind the tensors `wanted` of one batch, which `who` reads. It must be
+    made before the graph changes."""
 
     def __init__(self, get_next, wanted, who, slices):
         self._get_next = get_next
@@ -26,7 +26,7 @@ class Copier:
             node.input.extend(inputs)
 
     def __call__(self, batch):
-        """The wanted tensors, by their names, computed from the tensors of a batch by copies in the default graph."""
+        """Returns the wanted tensors by name, computed from those of a batch by copies in the default graph."""
         graph = tf.compat.v1.get_default_graph()
         known = {output.name: tensor for output, tensor in zip(self._get_next.outputs, batch)}
         known.update({name: graph.capture(handle) for name, handle in self._tables.items()})
@@ -49,7 +49,7 @@ class Copier:
 
 
 def functions_of(graph):
-    """A GraphDef with the functions of a graph and no node. The nodes may hold whole datasets."""
+    """Returns a GraphDef with the functions of a graph and no node. The nodes may hold whole datasets."""
     found = tf.compat.v1.GraphDef(versions=graph.graph_def_versions)
     graph._copy_functions_to_graph_def(found, 0)
     return found

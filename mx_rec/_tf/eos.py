@@ -8,7 +8,7 @@ from mx_rec.constants.constants import EVAL_CHANNEL_ID, TRAIN_CHANNEL_ID
 
 
 def _eos_map(self, librec=None, channel_id=TRAIN_CHANNEL_ID, max_train_steps=-1, max_eval_steps=-1):
-    """The same dataset, ending after `max_train_steps` elements on the channel of training (0), or after
+    """Returns the same dataset, ending after `max_train_steps` elements on the channel of training (0), or after
     `max_eval_steps` on that of evaluation (1); -1: where it ends by itself. `librec`, the vendor's op module, has no
     effect."""
     del librec

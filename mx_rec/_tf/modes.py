@@ -1,4 +1,4 @@
-"""The modes of TensorFlow in which there are no tables: each is an error that names it, instead of rows that nobody
+"""The modes of TensorFlow in which there can be no tables. Each is an error that names it, instead of rows that nobody
 trains."""
 
 _REMEDY = (
@@ -8,7 +8,7 @@ _REMEDY = (
 
 
 def check_graph(what: str) -> None:
-    """RuntimeError unless `what`, a call, builds a graph for a session."""
+    """Raises RuntimeError unless `what`, a call, builds a graph for a session."""
     import tensorflow as tf
 
     if not tf.compat.v1.executing_eagerly_outside_functions():
@@ -23,7 +23,7 @@ def check_graph(what: str) -> None:
 
 
 def check_no_tape(table_name: str) -> None:
-    """RuntimeError inside a tf.GradientTape: it does not follow a table, and its gradient would be None."""
+    """Raises RuntimeError inside a tf.GradientTape: it does not follow a table, and its gradient would be None."""
     from tensorflow.python.eager import record
 
     if record.could_possibly_record():

@@ -10,8 +10,8 @@ from mx_rec._log import logger
 
 
 class Patch:
-    """`owner.name` becomes `ours`. `find_owner` returns the class or module, or None if it has not been imported. If it
-    has no such name, it gets one. `why`: what TensorFlow would do wrong without it."""
+    """Puts `ours` in the place of `owner.name`. `find_owner` returns the class or module, or None if it has not been
+    imported. If it has no such name, it gets one. `why`: what TensorFlow would do wrong without it."""
 
     def __init__(self, find_owner: Callable[[], Optional[object]], name: str, ours: Callable, why: str):
         self._find_owner, self.name, self._ours, self.why = find_owner, name, ours, why
@@ -20,7 +20,7 @@ class Patch:
         self.stock: Optional[Callable] = None
 
     def install(self) -> None:
-        """Repeating it changes nothing."""
+        """Puts it in. Repeating it changes nothing."""
         if self._owner is not None:
             return
         self._owner = self._find_owner()
@@ -31,8 +31,8 @@ class Patch:
             setattr(self._owner, self.name, self._ours)
 
     def uninstall(self) -> None:
-        """Repeating it changes nothing. Where somebody else has patched the same name since, a warning: theirs stays,
-        and what it calls is ours, until it is taken out."""
+        """Takes it out. Repeating it changes nothing. If somebody else has patched the same name since, warns: theirs
+        stays, and calls ours, until it is taken out."""
         if self._owner is None:
             return
         if getattr(self._owner, self.name, None) is not self._ours:

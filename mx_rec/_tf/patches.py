@@ -1,4 +1,4 @@
-"""All patches of TensorFlow: what knows nothing of tables and must, while there are some."""
+"""All patches of TensorFlow: of functions that know nothing of tables and must, while there are some."""
 
 import importlib
 
@@ -17,7 +17,7 @@ _MODULES = (
 
 
 class _Installed(Part):
-    """That there are patches to take out."""
+    """Remembers that there are patches to take out."""
 
     def close(self):
         uninstall()

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 
 def reduction_of(op):
-    """(result, tensor, axis) of a Sum or Mean; axis is None unless it is one, known, and gone from the result."""
+    """Returns (result, tensor, axis) of a Sum or Mean; axis is None unless it is one, known, and not kept."""
     tensor, axes = op.inputs
     axes = tf.get_static_value(axes)
     is_one = axes is not None and axes.size == 1 and not op.get_attr("keep_dims")
@@ -12,15 +12,16 @@ def reduction_of(op):
 
 
 def concatenation_of(op):
-    """(result, tensors, axis) of a ConcatV2; axis is None if it is not known."""
+    """Returns (result, tensors, axis) of a ConcatV2; axis is None if it is not known."""
     *tensors, axis = op.inputs
     axis = tf.get_static_value(axis)
     return op.outputs[0], tensors, None if axis is None else int(axis)
 
 
 def spread_to(tensor):
-    """(gradient, op) if `tensor` is the gradient of the terms of a sum along the axis before the last, or of a mean:
-    the gradient of the sum, and the last of the ops that spread it over the terms. None if it is something else."""
+    """Returns (gradient, op) if `tensor` is the gradient of the terms of a sum along the axis before the last, or of a
+    mean: the gradient of the sum, and the last of the ops that spread it over the terms. None if it is something
+    else."""
     op = tensor.op
     spread = op.inputs[0].op if op.type == "RealDiv" else op
     if spread.type not in ("BroadcastTo", "Tile") or spread.inputs[0].op.type != "Reshape":

@@ -40,8 +40,8 @@ class Link:
 
 
 def links(directory: str) -> list[Link]:
-    """What the tables in `directory` consist of, in the order in which it is to be loaded. ValueError naming the link
-    that is missing, damaged, or not the one that the next was built on."""
+    """Returns what the tables in `directory` consist of, in the order in which it is to be loaded. ValueError naming
+    the link that is missing, damaged, or not the one that the next was built on."""
     chain = [Link(directory, _manifest.read(directory))]
     while chain[0].is_delta:
         child, parent = chain[0].directory, chain[0].manifest.parent
@@ -84,15 +84,15 @@ def release(prefix: str) -> None:
 
 
 def children(directory: str) -> list[str]:
-    """The deltas that were built on the tables in `directory`."""
+    """Returns the deltas that were built on the tables in `directory`."""
     folder = os.path.dirname(directory)
     names = filter(_layout.is_delta_name, sorted(os.listdir(folder or ".")))
     return [path for path in (os.path.join(folder, name) for name in names) if _parent(path) == directory]
 
 
 def needed(folder: str, removed: Collection[str]) -> dict[str, str]:
-    """{directory of tables: a delta that builds on it, at once or by way of others} for all deltas in `folder` but
-    those of the checkpoints `removed`."""
+    """Returns {directory of tables: a delta that builds on it, at once or by way of others} for all deltas in `folder`
+    but those of the checkpoints `removed`."""
     found = {}
     for name in sorted(os.listdir(folder)):
         delta = os.path.join(folder, name)
@@ -108,7 +108,7 @@ def needed(folder: str, removed: Collection[str]) -> dict[str, str]:
 
 
 def _parent(directory):
-    """What the tables in `directory` build on; None if that is nothing, or cannot be known."""
+    """Returns what the tables in `directory` build on; None if that is nothing, or cannot be known."""
     try:
         manifest = _manifest.read(directory)
     except (OSError, ValueError):

@@ -23,7 +23,7 @@ def text(label: str, value) -> str:
 
 
 def component(label: str, value) -> str:
-    """A name of one file or directory, which cannot lead anywhere else."""
+    """Returns a name of one file or directory, which cannot lead anywhere else."""
     is_fine = isinstance(value, str) and value not in ("", ".", "..") and not re.search("[/\0\ud800-\udfff]", value)
     return value if is_fine and len(value.encode()) <= 255 else _fail(label, "the name of a file", value)
 

@@ -42,12 +42,13 @@ class Hidden(NamedTuple):
 
 
 def base(prefix: str) -> str:
-    """`prefix` without what sharded checkpoints in TensorFlow's old format have at the end of it."""
+    """Returns `prefix` without the end that sharded checkpoints in TensorFlow's old format have."""
     return re.sub(r"-\?+-of-\d+$", "", prefix)
 
 
 def target(prefix: str, is_delta: bool) -> str:
-    """Where all tables of the checkpoint `prefix`, or a delta of them, belong: "D/model-7" -> "D/sparse-model-7"."""
+    """Returns where all tables of the checkpoint `prefix`, or a delta of them, belong: "D/model-7" ->
+    "D/sparse-model-7"."""
     if not is_local(prefix):
         raise ValueError(f"tables can be saved and restored in local directories only, got '{prefix}'")
     parent, name = os.path.split(base(prefix))
@@ -55,20 +56,20 @@ def target(prefix: str, is_delta: bool) -> str:
 
 
 def of(prefix: str) -> str:
-    """Where the tables of the checkpoint `prefix` lie, if there are any: a checkpoint is whole or a delta, not both."""
+    """Returns where the tables of the checkpoint `prefix` lie, if there are any: it is whole or a delta, not both."""
     whole, delta = (target(prefix, is_delta) for is_delta in (False, True))
     return delta if os.path.isdir(delta) and not os.path.isdir(whole) else whole
 
 
 def table_directory(directory: str, name: str) -> str:
-    """Where a table lies in a directory of tables; ValueError if no directory there can have its name."""
+    """Returns where a table lies in a directory of tables; ValueError if no directory there can have its name."""
     if name in (".", "..") or "/" in name or name.startswith(_manifest.NAME):
         raise ValueError(f"table '{name}' cannot be saved: its name must serve as a directory beside {_manifest.NAME}")
     return os.path.join(directory, name)
 
 
 def prefix_of(directory: str) -> str:
-    """The reverse of `of`, also for hidden names."""
+    """Returns the prefix whose tables are in a directory of that name, which may be hidden: the reverse of `of`."""
     named = parse(directory)
     if named is not None:
         return named.prefix
@@ -81,7 +82,7 @@ def is_delta_name(name: str) -> bool:
 
 
 def has_dense(prefix: str) -> bool:
-    """Whether the dense part of a checkpoint is there, in TensorFlow's format or its old one."""
+    """Tells whether the dense part of a checkpoint is there, in TensorFlow's format or its old one."""
     stem = base(prefix)
     return any(map(os.path.exists, (stem + ".index", stem))) or bool(glob.glob(glob.escape(stem) + "-?????-of-?????"))
 
@@ -91,13 +92,13 @@ def is_local(prefix: str) -> bool:
 
 
 def hidden(prefix: str, half: str, kind: str, owner: Optional[str] = None) -> str:
-    """The hidden name of that kind for the checkpoint `prefix`, of this process unless another `owner` is named."""
+    """Returns the hidden name of that kind for the checkpoint `prefix` and this process, or another `owner`."""
     parent, name = os.path.split(base(prefix))
     return os.path.join(parent, f".{half}-{name}.{kind}-{owner or _owner.name()}")
 
 
 def parse(path: str) -> Optional[Hidden]:
-    """What `path` says by its name; None if it is no hidden name."""
+    """Returns what the name of `path` says; None if it is no hidden name."""
     parent, name = os.path.split(path.rstrip("/"))
     match = _HIDDEN.fullmatch(name)
     if match is None:
@@ -107,7 +108,7 @@ def parse(path: str) -> Optional[Hidden]:
 
 
 def list_hidden(parent: str) -> list[Hidden]:
-    """All that is hidden in the directory `parent`, by name; nothing if it cannot be read."""
+    """Returns all that is hidden in the directory `parent`, by name; nothing if it cannot be read."""
     try:
         names = sorted(os.listdir(parent or "."))
     except OSError:
@@ -143,7 +144,7 @@ def remove(prefix: str) -> None:
 
 
 def dense_crc32c(prefix: str) -> Optional[int]:
-    """The checksum of the dense part's index file, which holds one of each dense variable; None without the file."""
+    """Returns the checksum of the dense part's index, which has one of each variable; None without it."""
     try:
         with _files.open_regular(base(prefix) + ".index") as file:
             return crc32c_of(file)
@@ -152,7 +153,7 @@ def dense_crc32c(prefix: str) -> Optional[int]:
 
 
 def crc32c_of(file) -> int:
-    """The checksum of an open file from where it stands to its end."""
+    """Returns the checksum of an open file from where it stands to its end."""
     crc = 0
     while block := file.read(1 << 22):
         crc = crc32c(block, crc)

@@ -97,13 +97,13 @@ def write(manifest: Manifest, directory: str) -> None:
 
 
 def seal(content: dict) -> bytes:
-    """The file for `content`, with its checksum."""
+    """Returns the bytes of the file for `content`, with their checksum."""
     body = json.dumps(content, indent=1).removesuffix("\n}").encode()
     return body + f',\n "crc32c": "{_hex(crc32c(body))}"\n}}\n'.encode()
 
 
 def identity(directory: str) -> Optional[int]:
-    """What tells the manifest of `directory`, whole or damaged, from another one; None if there is none."""
+    """Returns what tells the manifest of `directory`, whole or damaged, from another one; None if there is none."""
     try:
         content = _content(directory)
     except ValueError:
@@ -112,7 +112,7 @@ def identity(directory: str) -> Optional[int]:
 
 
 def read(directory: str) -> Optional[Manifest]:
-    """The manifest of `directory`; None if there is none; ValueError if it is damaged, or a NewerFormatError."""
+    """Returns the manifest of `directory`, None without one; ValueError if it is damaged, or NewerFormatError."""
     data = _content(directory)
     if data is None:
         return None
@@ -133,7 +133,7 @@ def read(directory: str) -> Optional[Manifest]:
 
 
 def read_head(directory: str) -> tuple[Optional[int], Optional[str]]:
-    """(format, version of mx_rec) as a whole manifest has them; Nones without one."""
+    """Returns (format, version of mx_rec) of a whole manifest; (None, None) without one."""
     data = _content(directory)
     if data is None:
         return None, None
@@ -142,7 +142,7 @@ def read_head(directory: str) -> tuple[Optional[int], Optional[str]]:
 
 
 def _content(directory):
-    """The bytes of the manifest; None without one."""
+    """Returns the bytes of the manifest; None without one."""
     try:
         _files.check_no_links(directory, NAME)
         return _files.read_regular(os.path.join(directory, NAME), _MAX_BYTES)

@@ -53,24 +53,24 @@ class MergedTable(TableFiles):
 
     @property
     def rows(self) -> int:
-        """As the delta's manifest has it."""
+        """The number of rows, as the delta's manifest has it."""
         return self.entry.table_rows
 
     @property
     def bytes(self) -> int:
-        """Of all links."""
+        """The bytes of the table's files in all links."""
         return sum(link.bytes for link in self.links)
 
     def keys(self) -> np.ndarray:
-        """int64 [rows]."""
+        """Returns the keys, int64 [rows]."""
         return self._keys
 
     def floats(self, column: str) -> MergedColumn:
-        """float32 [rows, dim]: "embedding" or a slot."""
+        """Returns the embeddings ("embedding") or a slot, float32 [rows, dim]."""
         return MergedColumn([link.floats(column) for link in self.links], self._chosen)
 
     def history(self) -> Optional[History]:
-        """Of each key the newest record, without those of keys that were deleted since."""
+        """Returns the newest record of each key, without those of keys that were deleted since."""
         last, empty = self.links[-1].history(), np.empty(0, np.int64)
         if last is None:
             return None
@@ -81,16 +81,16 @@ class MergedTable(TableFiles):
         return History(last.now, keys, MergedColumn(counts, chosen), MergedColumn(times, chosen))
 
     def numbers(self, column: str) -> Optional[MergedColumn]:
-        """int64 [rows]: a column of _columns.NUMBERS; None if a link has none."""
+        """Returns a column of _columns.NUMBERS, int64 [rows]; None if a link has none."""
         numbers = [link.numbers(column) for link in self.links]
         return None if any(its is None for its in numbers) else MergedColumn(numbers, self._chosen)
 
     def find(self, keys) -> dict[int, tuple[TableFiles, int]]:
-        """{key: (files of a link, row in it)} of those `keys` that have a row. Does not merge the table."""
+        """Returns {key: (files of a link, row in it)} of those `keys` that have a row. Does not merge the table."""
         return self._find_newest(keys, TableFiles.find)
 
     def find_history(self, keys) -> dict[int, tuple[int, int]]:
-        """{key: (count, last time)} of those `keys` that the table has counted."""
+        """Returns {key: (count, last time)} of those `keys` that the table has counted."""
         return self._find_newest(keys, TableFiles.find_history)
 
     def _find_newest(self, keys, find):
@@ -102,7 +102,7 @@ class MergedTable(TableFiles):
 
     @functools.cached_property
     def _chosen(self) -> list[np.ndarray]:
-        """Of each link, the numbers of its rows that no later link replaces or deletes."""
+        """Returns, of each link, the numbers of its rows that no later link replaces or deletes."""
         chosen = self._survivors([link.keys() for link in self.links])
         total = sum(map(len, chosen))
         if total != self.rows:
@@ -114,8 +114,7 @@ class MergedTable(TableFiles):
         return chosen
 
     def _survivors(self, keys: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Given the keys that each link has something of: the places of those that are in no later link, nor deleted by
-        one."""
+        """Returns, of the keys that each link has, the places of those that no later link has or deletes."""
         chosen, gone = [], np.empty(0, np.int64)
         for link, held in zip(reversed(self.links), reversed(keys)):
             chosen.insert(0, _where(held, lambda block, gone=gone: ~_is_in(block, gone)))
@@ -129,7 +128,7 @@ class MergedTable(TableFiles):
 
 
 def _is_in(keys, ordered):
-    """Which of `keys` are in the sorted array `ordered`."""
+    """Returns which of `keys` are in the sorted array `ordered`."""
     at = np.searchsorted(ordered, keys)
     found = at < len(ordered)
     found[found] = ordered[at[found]] == keys[found]
@@ -137,6 +136,6 @@ def _is_in(keys, ordered):
 
 
 def _where(array, chooses):
-    """The places in `array` that are chosen, chunk by chunk."""
+    """Returns the places in `array` that are chosen, chunk by chunk."""
     parts = [part.start + np.flatnonzero(chooses(array[part])) for part in _table_files.chunks(len(array))]
     return np.concatenate([np.empty(0, np.int64), *parts])

@@ -48,7 +48,7 @@ class TableFiles:
 
     @property
     def directory(self) -> str:
-        """That of the checkpoint."""
+        """The directory of the checkpoint."""
         return os.path.dirname(self.path)
 
     @functools.cached_property
@@ -65,7 +65,7 @@ class TableFiles:
 
     @property
     def optimizer(self) -> Optional[str]:
-        """Its name, or None if there was none or no manifest tells it."""
+        """The optimizer's name; None if there was none or no manifest tells it."""
         return None if self.entry is None else self.entry.optimizer
 
     @functools.cached_property
@@ -102,19 +102,19 @@ class TableFiles:
 
     @property
     def bytes(self) -> int:
-        """Of all files that belong to the table, as they are on disk."""
+        """The bytes of all files that belong to the table, as they are on disk."""
         return sum(size for size in map(_size, self.files()) if size is not None)
 
     def keys(self) -> np.ndarray:
-        """int64 [rows]."""
+        """Returns the keys, int64 [rows]."""
         return self._column("key", np.int64, (self.rows,), (self.rows, _WORD))
 
     def floats(self, column: str) -> np.ndarray:
-        """float32 [rows, dim]: "embedding" or a slot."""
+        """Returns the embeddings ("embedding") or a slot, float32 [rows, dim]."""
         return self._column(column, np.float32, (self.rows, self.dim), (self.rows, self.dim, 4))
 
     def history(self) -> Optional[History]:
-        """None if the table did not count its keys, or counts them in a filter alone and lost the records."""
+        """Returns what the table knows of its keys; None if it did not count them, or in a filter alone."""
         if not self._has("history_record"):
             return None
         # The original writes a wrong attribute here, so the size of the data counts.
@@ -127,22 +127,22 @@ class TableFiles:
         return History(int(words[0]), *words[1:].reshape(-1, 3).T)
 
     def numbers(self, column: str) -> Optional[np.ndarray]:
-        """int64 [rows]: a column of _columns.NUMBERS; None if the table has none."""
+        """Returns a column of _columns.NUMBERS, int64 [rows]; None if the table has none."""
         return self._column(column, np.int64, (self.rows,), None) if self._has(column) else None
 
     def filter(self) -> Optional[np.ndarray]:
-        """uint16: the counting filter of admission; None if the table has none."""
+        """Returns the counting filter of admission, uint16; None if the table has none."""
         return self._map("admission_filter", np.uint16) if self._has("admission_filter") else None
 
     def deleted(self) -> np.ndarray:
-        """int64 [n]: of a delta, the keys that lost their rows since its parent; some may have one again."""
+        """Returns, of a delta, the keys that lost their rows since its parent, int64 [n]; some may have one again."""
         if not self._has("deleted"):
             return np.empty(0, np.int64)
         count = self._attribute("deleted", 2)[0]
         return self._column("deleted", np.int64, (count,), (count, _WORD))
 
     def files(self) -> list[str]:
-        """The paths of all files that belong to the table."""
+        """Returns the paths of all files that belong to the table."""
         if self.entry is not None:
             return [os.path.join(self.path, name) for name in self.entry.files]
         others = sorted({*_columns.ALL, *_columns.ORIGINAL_ONLY} - {"key", "embedding"})
@@ -156,18 +156,18 @@ class TableFiles:
         return sorted(path for path in found if path not in known)
 
     def check_no_links(self) -> None:
-        """ValueError if a file of the table, or a directory above it in the checkpoint, is a symbolic link."""
+        """Raises ValueError if a file of the table, or a directory above it in the checkpoint, is a symbolic link."""
         named = {} if self.entry is None else self.entry.files
         for column in {name.partition("/")[0] for name in named} or os.listdir(self.path):
             for file in ("slice.data", "slice.attribute"):
                 _files.check_no_links(self.directory, self.name, column, file)
 
     def find(self, keys) -> dict[int, tuple["TableFiles", int]]:
-        """{key: (files, row)} of those `keys` that have a row: where it is to be read."""
+        """Returns {key: (files, row)} of those `keys` that have a row: where it is to be read."""
         return {key: (self, row) for key, row in find_first(self.keys(), keys).items()}
 
     def find_history(self, keys) -> dict[int, tuple[int, int]]:
-        """{key: (count, last time)} of those `keys` that the table has counted."""
+        """Returns {key: (count, last time)} of those `keys` that the table has counted."""
         history = self.history()
         if history is None:
             return {}
@@ -228,12 +228,12 @@ class TableFiles:
 
 
 def chunks(rows: int) -> Iterator[slice]:
-    """Slices that cover `rows` rows, in order."""
+    """Returns slices that cover `rows` rows, in order."""
     return (slice(begin, min(begin + CHUNK, rows)) for begin in range(0, rows, CHUNK))
 
 
 def find_first(array: np.ndarray, keys) -> dict[int, int]:
-    """{key: its first place in `array`} of those `keys` that are in it."""
+    """Returns {key: its first place in `array`} of those `keys` that are in it."""
     wanted = np.array(sorted({int(key) for key in keys}), np.int64)
     found = {}
     for part in chunks(len(array)):

@@ -17,14 +17,14 @@ COLORS = 6  # of lines, as many as the style has
 
 
 def text(value) -> str:
-    """`value` for HTML, in a name from a file too: what could act as markup, or turn or hide other text, is shown as
-    an escape."""
+    """Returns `value` as text for HTML. What could act as markup, or turn or hide other text, as in a name from a file,
+    is shown as an escape."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
     return html.escape(shown, quote=True)
 
 
 def brief(number: float) -> str:
-    """A number in a few characters: 1.2M."""
+    """Returns a number in a few characters: 1.2M."""
     for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(number) >= limit:
             return f"{number / (1e3 if unit == 'k' else limit):.3g}{unit}"
@@ -34,7 +34,7 @@ def brief(number: float) -> str:
 
 
 def size(count: float) -> str:
-    """A number of bytes in a few characters: 1.2 MB."""
+    """Returns a number of bytes in a few characters: 1.2 MB."""
     for limit, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if count >= limit:
             return f"{count / limit:.3g} {unit}"
@@ -48,7 +48,7 @@ def duration(seconds: float) -> str:
 
 
 def duration_unit(seconds: float) -> tuple[int, str]:
-    """(seconds of it, its name) for numbers up to `seconds`."""
+    """Returns (seconds of it, its name) for numbers up to `seconds`."""
     for divisor, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * divisor:
             return divisor, unit
@@ -72,7 +72,7 @@ class Axis:
 
 
 def linear(low: float, high: float, title: str, show=brief, unit: float = 1.0, is_whole: bool = False) -> Axis:
-    """An axis with about five round numbers: round in multiples of `unit`."""
+    """Returns an axis with about five round numbers: round in multiples of `unit`."""
     span = (high - low) / unit
     step = 10.0 ** math.floor(math.log10(span / 4)) if span > 0 else 1.0
     step *= next((f for f in (1, 2, 5) if span / (step * f) <= 5), 10)
@@ -82,7 +82,7 @@ def linear(low: float, high: float, title: str, show=brief, unit: float = 1.0, i
 
 
 def logarithmic(low: float, high: float, title: str, show=brief) -> Axis:
-    """An axis of positive numbers with round ones: powers of ten, or of two between a few."""
+    """Returns an axis of positive numbers with round ones: powers of ten, or of two between a few."""
     base = 10 if high / low >= 300 else 2
     first, last = math.ceil(math.log(low, base) - 1e-9), math.floor(math.log(high, base) + 1e-9)
     every = -(-(last - first + 1) // 8)
@@ -90,7 +90,7 @@ def logarithmic(low: float, high: float, title: str, show=brief) -> Axis:
 
 
 def histogram(bins: Sequence[tuple[float, float, int]], x: Axis, words: str) -> str:
-    """A bar for each (low, high, how many), from `low` to `high` of the axis."""
+    """Returns a bar for each (low, high, how many), from `low` to `high` of the axis."""
     plot = _Plot(x, _counts(bins), words)
     for low, high, n in bins:
         plot.bar(plot.at(low), plot.at(high), n, f"{x.show(low)} to {x.show(high)}")
@@ -99,7 +99,7 @@ def histogram(bins: Sequence[tuple[float, float, int]], x: Axis, words: str) -> 
 
 
 def columns(bins: Sequence[tuple[int, int, int]], title: str, words: str) -> str:
-    """A bar for each (first, last, how many), of equal width, with the span below it."""
+    """Returns a bar for each (first, last, how many), of equal width, with the span below it."""
     plot = _Plot(Axis(0, len(bins), (), brief, title), _counts(bins), words)
     spans = [brief(first) if first == last else f"{brief(first)}–{brief(last)}" for first, last, _ in bins]
     for i, (span, (_, _, n)) in enumerate(zip(spans, bins)):
@@ -138,16 +138,16 @@ def curve(points, x: Axis, y: Axis, words: str, mark: Optional[tuple[float, str]
 
 
 def lines(series, x: Axis, y: Axis, words: str) -> str:
-    """A line for each of `series`, {name: [(x, y)]}: at most COLORS. The page says which has which colour."""
+    """Returns a line for each of `series`, {name: [(x, y)]}: at most COLORS. The page says which has which colour."""
     plot = _Plot(x, y, words)
     for i, (name, points) in enumerate(series.items()):
         places = [(plot.at(a), plot.y(b), a, b) for a, b in points]
         path = " ".join(f"{left:.1f},{top:.1f}" for left, top, _, _ in places)
         plot.add(f'<polyline class="line c{i}" points="{path}"/>')
         for left, top, a, b in places:
-            said = f"{name}, {x.title} {x.show(a)}: {y.show(b)}"
+            label = f"{name}, {x.title} {x.show(a)}: {y.show(b)}"
             plot.add(
-                f'<circle class="dot c{i}" cx="{left:.1f}" cy="{top:.1f}" r="3.2"><title>{text(said)}</title></circle>'
+                f'<circle class="dot c{i}" cx="{left:.1f}" cy="{top:.1f}" r="3.2"><title>{text(label)}</title></circle>'
             )
     plot.ticks([(plot.at(tick), x.show(tick)) for tick in x.ticks])
     return plot.svg()

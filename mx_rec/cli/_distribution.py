@@ -10,7 +10,7 @@ _BINS = 30
 
 
 class Distribution:
-    """Of numbers that are not negative. Those that are not finite are counted and else left out."""
+    """How numbers that are not negative are spread. Those that are not finite are counted and else left out."""
 
     def __init__(self):
         self.n = 0  # all, with those that are not finite
@@ -37,17 +37,17 @@ class Distribution:
 
     @property
     def mean(self) -> float:
-        """Of the finite ones; there must be one."""
+        """The mean of the finite numbers; there must be one."""
         return self._sum / (self.n - self.not_finite)
 
     def below(self, limits) -> np.ndarray:
-        """How many are less than each of `limits`, to the width of a bucket; int64, in the shape of `limits`."""
+        """Returns how many are less than each of `limits`, an array, to the width of a bucket; int64."""
         values, counts = self._filled()
         ends = np.concatenate([[0], np.cumsum(counts)])
         return ends[np.searchsorted(values, np.asarray(limits, np.float64), side="left")]
 
     def equal_bins(self) -> list[tuple[float, float, int]]:
-        """Up to 30 bins (low, high, how many) of equal width. Of whole numbers both ends belong to the bin."""
+        """Returns up to 30 bins (low, high, how many) of equal width. Of whole numbers both ends belong to the bin."""
         if self.min is None:
             return []
         values, counts = self._filled()
@@ -73,7 +73,7 @@ class Distribution:
 
     @property
     def least_positive(self) -> float:
-        """To the width of a bucket; 0 if no number is positive."""
+        """Returns the least positive number, to the width of a bucket; 0 if there is none."""
         values, _ = self._filled()
         return float(values[values > 0].min(initial=np.inf)) if (values > 0).any() else 0.0
 
@@ -82,13 +82,13 @@ class Distribution:
         return int(self._buckets[0])
 
     def geometric_bins(self) -> list[tuple[float, float, int]]:
-        """30 bins (low, high, how many) whose ends are in a constant ratio, without the zeros."""
+        """Returns 30 bins (low, high, how many) whose ends are in a constant ratio, without the zeros."""
         edges = np.geomspace(self.least_positive, self.max, _BINS + 1)
         ends = self.below([*edges[:-1], np.inf])
         return [(float(a), float(b), int(n)) for a, b, n in zip(edges, edges[1:], np.diff(ends))]
 
     def doubling_bins(self) -> list[tuple[int, int, int]]:
-        """Of whole numbers, which may be spread over many orders of magnitude: the bins 0, 1, 2 to 3, 4 to 7, ..."""
+        """Returns bins of whole numbers over many orders of magnitude: 0, 1, 2 to 3, 4 to 7, ..."""
         if self.min is None:
             return []
         starts = [0, *(1 << bit for bit in range(int(self.max).bit_length()))]
@@ -98,6 +98,6 @@ class Distribution:
         return bins[first:]
 
     def _filled(self):
-        """(the least number, how many) of each bucket that is not empty."""
+        """Returns (the least number, how many) of each bucket that is not empty."""
         places = np.flatnonzero(self._buckets)
         return (places.astype(np.uint32) << _SHIFT).view(np.float32).astype(np.float64), self._buckets[places]

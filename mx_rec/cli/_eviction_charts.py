@@ -11,7 +11,7 @@ _POINTS = 40
 
 
 def figures(table, profile) -> list[str]:
-    """A curve for each way of evicting that the table has what is needed for."""
+    """Returns a curve for each way of evicting that the table has what is needed for."""
     found = []
     norms = profile.norms.get("embedding")
     threshold = -1 if table.tracking is None else table.tracking.eviction_threshold
@@ -59,8 +59,8 @@ def _figure(table, title, limits, freed, axis, mark=None):
     y = _charts.linear(0, table.rows, "", brief, is_whole=True)
     chart = _charts.curve(points, axis, y, f"{title}: rows freed by threshold", mark, say)
     shown = min(points, key=lambda point: abs(point[0] - mark[0]) if mark else abs(point[1] - table.rows / 2))
-    said = say(*shown)
+    caption = say(*shown)
     lines = [
         (axis.show(limit), f"{rows:,}", f"{rows / table.rows:.1%}", size(rows * row_bytes)) for limit, rows in points
     ]
-    return _page.figure(title, chart, said, _page.table(("threshold", "rows freed", "share", "bytes"), lines, 0))
+    return _page.figure(title, chart, caption, _page.table(("threshold", "rows freed", "share", "bytes"), lines, 0))

@@ -79,7 +79,7 @@ def _put(path, content):
 
 
 def _links(checkpoint):
-    """A checkpoint; of a delta, before it those that it builds on, each as it stood."""
+    """Returns a checkpoint as it stood; of a delta, before it those that it builds on."""
     return [_saved(_reading.open_checkpoint(link.directory)) for link in checkpoint.chain[:-1]] + [_saved(checkpoint)]
 
 
@@ -198,7 +198,7 @@ def _growth(saved):
 
 
 def _largest(numbers, places):
-    """{table: its points} of those that are largest at the end or were ever; the others as one."""
+    """Returns {table: its points} of the tables that are largest at the end or were ever, and of the others as one."""
     names = sorted(
         {name for its in numbers for name in its}, key=lambda name: -max(its.get(name, 0) for its in numbers)
     )
@@ -223,14 +223,14 @@ def _overview(checkpoint, profiles):
 
 
 def _table_section(number, table, profile):
-    said = [f"{table.rows:,} rows of dim {table.dim}, {size(table.bytes)} on disk"]
+    sentences = [f"{table.rows:,} rows of dim {table.dim}, {size(table.bytes)} on disk"]
     tracking = table.tracking if profile.counts is not None or not profile.problems else None
     if tracking is not None:
-        said.append(f"admission {_threshold(tracking.access_threshold)}")
-        said.append(f"eviction {_threshold(tracking.eviction_threshold)}")
+        sentences.append(f"admission {_threshold(tracking.access_threshold)}")
+        sentences.append(f"eviction {_threshold(tracking.eviction_threshold)}")
     if profile.refused is not None and profile.refused.n:
-        said.append(f"{profile.refused.n:,} keys counted that have no row")
-    parts = [f"<p>{text('; '.join(said))}.</p>"]
+        sentences.append(f"{profile.refused.n:,} keys counted that have no row")
+    parts = [f"<p>{text('; '.join(sentences))}.</p>"]
     parts += [_page.alert("Damaged", line) for line in profile.problems]
     if table.rows == 0:
         parts.append(_page.note("The table is empty: nothing to draw."))

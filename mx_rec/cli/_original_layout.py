@@ -14,7 +14,7 @@ _DENSE = r"\.(index|meta|data-\d{5}-of-\d{5})"
 
 
 def writer(checkpoint):
-    """The function that `export` calls for each table of the checkpoint."""
+    """Returns the function that `export` calls for each table of the checkpoint."""
     folder = f"sparse-{os.path.basename(checkpoint.prefix)}"
 
     def write(table, columns, out, advance):

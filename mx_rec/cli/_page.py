@@ -13,7 +13,7 @@ class Html(str):
 
 
 def document(title: str, content: str) -> str:
-    """The page. It forbids browsers to load or run anything, whatever a name in it might hold."""
+    """Returns the page. It forbids browsers to load or run anything, whatever a name in it might hold."""
     style = pathlib.Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -24,13 +24,13 @@ def document(title: str, content: str) -> str:
 
 
 def header(title: str, lead: str, facts: dict[str, str]) -> str:
-    """The page's first heading; `lead` is markup."""
+    """Returns the page's first heading; `lead` is markup."""
     cards = "".join(f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in facts.items())
     return f'<header><h1>{text(title)}</h1><p class="lead">{lead}</p></header><dl class="facts">{cards}</dl>'
 
 
 def section(anchor: str, title: str, content: str) -> str:
-    """A section; `content` is markup."""
+    """Returns a section; `content` is markup."""
     heading = f"{anchor}-title"
     return (
         f'<section id="{anchor}" aria-labelledby="{heading}"><h2 id="{heading}">{text(title)}</h2>{content}</section>'
@@ -42,11 +42,11 @@ def grid(figures: Sequence[str]) -> str:
     return f'<div class="grid">{"".join(figures)}</div>'
 
 
-def figure(title: str, chart: str, said: str = "", data: str = "", legend: Optional[Sequence[str]] = None) -> str:
-    """A chart with its heading, what is said of it, and a table of its numbers to open; `chart`, `data` are markup."""
+def figure(title: str, chart: str, caption: str = "", data: str = "", legend: Optional[Sequence[str]] = None) -> str:
+    """Returns a chart with its heading, a caption, and a table of its numbers to open; `chart`, `data` are markup."""
     parts = [f"<figure><figcaption>{text(title)}</figcaption>"]
-    if said:
-        parts.append(f"<p>{text(said)}</p>")
+    if caption:
+        parts.append(f"<p>{text(caption)}</p>")
     if legend is not None:
         names = "".join(f'<li><i class="c{i}"></i>{text(name)}</li>' for i, name in enumerate(legend))
         parts.append(f'<ul class="legend">{names}</ul>')
@@ -57,7 +57,7 @@ def figure(title: str, chart: str, said: str = "", data: str = "", legend: Optio
 
 
 def table(head: Sequence[str], lines: Sequence[Sequence[str]], numbers_from: int) -> str:
-    """A table, whose columns from this one on are numbers."""
+    """Returns a table, whose columns from this one on are numbers."""
     kinds = ["" if i < numbers_from else ' class="number"' for i in range(len(head))]
     titles = "".join(f'<th scope="col"{kind}>{text(name)}</th>' for kind, name in zip(kinds, head))
     rows = "".join(

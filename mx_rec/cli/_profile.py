@@ -17,7 +17,7 @@ from mx_rec.cli._distribution import Distribution
 
 @dataclasses.dataclass
 class Profile:
-    """Of one table. What is None is not recorded, or damaged: then `problems` says so."""
+    """What the rows of one table are like. What is None is not recorded, or damaged: then `problems` says so."""
 
     norms: dict[str, Distribution] = dataclasses.field(default_factory=dict)  # Euclidean; "embedding" or a slot
     counts: Optional[Distribution] = None  # of keys that have a row, as all below but one
@@ -33,7 +33,7 @@ def work(table: TableFiles) -> int:
 
 
 def take(table: TableFiles, advance: Callable[[int], object]) -> Profile:
-    """The profile of a table. Calls `advance` with the number of rows of a column read since its last call."""
+    """Returns the profile of a table. Calls `advance` with the number of rows of a column read since its last call."""
     profile = Profile()
     for column in ("embedding", *table.slots):
         with _Noting(profile.problems):
@@ -48,7 +48,7 @@ def take(table: TableFiles, advance: Callable[[int], object]) -> Profile:
 
 
 class _Noting:
-    """Damage of one column is noted, and the others are read."""
+    """Notes damage of one column, so that the others are read."""
 
     def __init__(self, problems):
         self._problems = problems
@@ -64,7 +64,7 @@ class _Noting:
 
 
 def norms(column) -> Iterator[np.ndarray]:
-    """The Euclidean norms of the rows, float32, piece by piece."""
+    """Yields the Euclidean norms of the rows, float32, piece by piece."""
     with np.errstate(over="ignore", invalid="ignore"):
         for part in _table_files.chunks(len(column)):
             block = np.asarray(column[part], np.float64)

@@ -68,7 +68,7 @@ def run(options) -> int:
 
 
 def _command(options):
-    """What would continue this run, but for --steps."""
+    """Returns what would continue this run, but for --steps."""
     words = [sys.executable.removeprefix(os.getcwd() + os.sep), "-m", "mx_rec", "demo"]
     for name, default in (("dir", _DIR), ("batch_size", _BATCH_SIZE), ("seed", _SEED)):
         value = getattr(options, name)

@@ -106,7 +106,7 @@ def compare(keys_a, columns_a, keys_b, columns_b, examples=0) -> Difference:
 
 
 def _compare_rows(a, b):
-    """(which rows differ in a bit, the largest absolute difference)."""
+    """Returns (which rows differ in a bit, the largest absolute difference)."""
     bits = np.int32 if a.dtype == np.float32 else a.dtype
     differs = a.view(bits) != b.view(bits)  # a NaN is equal to itself, and -0.0 is not 0.0
     with np.errstate(invalid="ignore"):
@@ -150,7 +150,7 @@ def _print_table(a, b, examples):
 
 
 def _notes(a, b):
-    """What differs besides the rows."""
+    """Returns what differs besides the rows."""
     notes = []
     if a.dim != b.dim:
         notes.append(f"dim: {a.dim} in A, {b.dim} in B; the columns cannot be compared")

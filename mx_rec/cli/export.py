@@ -80,7 +80,7 @@ class _Files:
                 os.remove(temporary)
 
     def new(self, name: str) -> tuple[str, str]:
-        """(the path of the file called `name`, where to write it meanwhile). The same again for the same name."""
+        """Returns (the path of the file called `name`, where to write it meanwhile). Repeating it returns the same."""
         path = os.path.join(self._directory, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         self._names[path] = f"{path}.tmp-{os.getpid()}"
@@ -109,7 +109,7 @@ def _write_npy(table, columns, out, advance):
 
 
 def _parquet_writer():
-    """The function that writes Parquet files, or an error that says how to get it."""
+    """Returns the function that writes Parquet files, or an error that says how to get it."""
     try:
         import pyarrow
         from pyarrow import parquet

@@ -138,7 +138,7 @@ def _table_facts(table):
 
 
 def _rows(tables, keys):
-    """What is known of each of `keys`."""
+    """Returns what is known of each of `keys`."""
     if len(tables) != 1:
         raise CheckpointError(f"`--key` needs `--table`: the checkpoint has the tables {sorted(tables)}")
     (table,) = tables.values()
@@ -164,12 +164,12 @@ def _rows(tables, keys):
 
 
 def _number(x):
-    """The shortest decimal number that is this float32; None if it is not finite."""
+    """Returns the shortest decimal number that is this float32; None if it is not finite."""
     return float(str(x)) if np.isfinite(x) else None
 
 
 def _histograms(table):
-    """{what: its distribution}; norms are Euclidean."""
+    """Returns {what: its distribution}; norms are Euclidean."""
     plots = {f"{name} norm": _all_norms(table.floats(name)) for name in ("embedding", *table.slots)}
     plots = {name: _linear_bins(norms) for name, norms in plots.items()}
     history = table.history()

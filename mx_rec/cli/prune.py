@@ -61,26 +61,26 @@ def _prune(directory, is_locked, options):
     states = _read_states(directory)
     families = _families(directory)
     checker = _verifying.Checker()
-    plans = [_plan(prefixes, options, states, busy, checker) for prefixes in families.values()]
-    needed = _chain.needed(directory, {prefix for plan in plans for prefix in plan.remove})
-    for plan in plans:
-        plan.keep_tables(needed)
-    if not plans:
+    verdicts = [_judge(prefixes, options, states, busy, checker) for prefixes in families.values()]
+    needed = _chain.needed(directory, {prefix for verdict in verdicts for prefix in verdict.remove})
+    for verdict in verdicts:
+        verdict.keep_tables(needed)
+    if not verdicts:
         print(f"'{options.dir}' holds no checkpoints with tables whose names end in a step")
-    for plan in plans:
-        plan.show(options.dry_run)
+    for verdict in verdicts:
+        verdict.show(options.dry_run)
     _show(leftovers, options)
-    removed = [prefix for plan in plans for prefix in plan.remove]
+    removed = [prefix for verdict in verdicts for prefix in verdict.remove]
     files = [path for prefix in removed for path in _files(prefix) if path not in needed]
     size = sum(map(_size, [*files, *(one.path for one in leftovers.remove)]))
     if not options.dry_run:
         leftovers.settle()
         # First: whoever reads them while files go must not be sent to one of these.
-        _update_states(directory, states, removed, [plan.newest for plan in plans])
+        _update_states(directory, states, removed, [verdict.newest for verdict in verdicts])
         for prefix in removed:
             _remove(prefix, needed)
     print(f"{'would free' if options.dry_run else 'freed'} {size:,} bytes")
-    if any(plan.newest is None for plan in plans):
+    if any(verdict.newest is None for verdict in verdicts):
         return 1
     left = [path for path in files if os.path.lexists(path)]
     if left and not options.dry_run:
@@ -158,7 +158,7 @@ def _show(leftovers, options):
 
 
 @dataclasses.dataclass
-class _Plan:
+class _Verdict:
     """For the checkpoints of one name. Prefixes, each with the reason, which may be empty."""
 
     keep: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -183,28 +183,28 @@ class _Plan:
             print(_line("keep tables", dry_run, prefix, reason))
 
 
-def _plan(prefixes, options, states, busy, checker):
+def _judge(prefixes, options, states, busy, checker):
     """Verifies from new to old, as far as the answer matters."""
-    plan, latest = _Plan(), {paths[0] for paths in states.values()}
+    verdict, latest = _Verdict(), {paths[0] for paths in states.values()}
     for prefix in prefixes:
         step = _finding.split_step(prefix)[1]
         is_multiple = options.every is not None and step % options.every == 0
         if prefix in busy:
-            plan.leave[prefix] = "a process may be at work on it"
+            verdict.leave[prefix] = "a process may be at work on it"
             continue
-        if len(plan.keep) >= options.keep and prefix not in latest and not is_multiple:
-            plan.remove[prefix] = ""
+        if len(verdict.keep) >= options.keep and prefix not in latest and not is_multiple:
+            verdict.remove[prefix] = ""
             continue
         flaw = _flaw(prefix, checker)
         if flaw is None:
             beyond = "the latest, by TensorFlow's file" if prefix in latest else f"a multiple of {options.every}"
-            plan.keep[prefix] = beyond if len(plan.keep) >= options.keep else ""
-            plan.newest = plan.newest or prefix
-        elif plan.newest is None:
-            plan.leave[prefix] = f"no newer one is whole; {flaw}"
+            verdict.keep[prefix] = beyond if len(verdict.keep) >= options.keep else ""
+            verdict.newest = verdict.newest or prefix
+        elif verdict.newest is None:
+            verdict.leave[prefix] = f"no newer one is whole; {flaw}"
         else:
-            plan.remove[prefix] = flaw
-    return plan
+            verdict.remove[prefix] = flaw
+    return verdict
 
 
 def _flaw(prefix, checker):

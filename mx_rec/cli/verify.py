@@ -53,7 +53,7 @@ def _print_check(checkpoint, checker):
 
 
 def _expand(path):
-    """The checkpoints that `path` stands for: of a directory with checkpoints, all."""
+    """Returns the checkpoints that `path` stands for: of a directory with checkpoints, all."""
     if os.path.isdir(path) and not _finding.is_sparse_directory(path):
         return _finding.list_prefixes(path) or [path]
     return [path]
@@ -75,7 +75,7 @@ def _line(checkpoint, findings):
 
 
 def check_with_bar(checkpoint: Checkpoint, checker: Checker) -> Findings:
-    """What `checker` finds, with a progress bar where there is a terminal."""
+    """Returns what `checker` finds, with a progress bar where there is a terminal."""
     name, total = os.path.basename(checkpoint.directory), checker.bytes_to_check(checkpoint)
     with tqdm(total=total, desc=name, unit="B", unit_scale=True, disable=None, leave=False) as bar:
         return checker.check(checkpoint, bar.update)

@@ -29,8 +29,7 @@ LIBREC_TF_REC_V1_CPU_SO = "libtf_rec_v1_cpu.so"
 class BaseEnum(enum.Enum):
     @classmethod
     def mapping(cls, key):
-        """The member whose value is `key`, or that of the member `key` of another enumeration; KeyError if there is
-        none."""
+        """Returns the member whose value is `key`, or that of another enumeration's member; KeyError without."""
         key = key.value if isinstance(key, enum.Enum) else key
         for member in cls:
             if member.value == key:

@@ -50,7 +50,7 @@ def create_table(
     mode: MxRecMode | str | None = None,
     **unknown: Never,
 ) -> BaseSparseEmbedding:
-    """A sparse table: an embedding row of `dim` floats for every key that training meets.
+    """Returns a sparse table: an embedding row of `dim` floats for every key that training meets.
 
     Args:
         key_dtype: tf.int64 or tf.int32. Every value is a legal key.
@@ -204,7 +204,8 @@ def sparse_lookup(
     feature_spec_name_ids_dict: object = None,
     **unknown: Never,
 ) -> tf.Tensor | list[tf.Tensor]:
-    """The embeddings of `ids`: a float32 tensor of shape `ids.shape + [dim]`, or `ids.shape[:-1] + [dim]` if pooled.
+    """Returns the embeddings of `ids`: a float32 tensor of shape `ids.shape + [dim]`, or `ids.shape[:-1] + [dim]` if
+    pooled.
 
     Args:
         hashtable: a table of `create_table`.
@@ -260,7 +261,7 @@ def sparse_lookup(
     if send_count is not None:
         hashtable.send_count = _check.integer("send_count", send_count, 1, _check.MAX_INT32)
     limit = 0 if config.use_dynamic else send_count
-    asked = _access_config(access_and_evict_config)
+    settings = _access_config(access_and_evict_config)
     if serving_default_value is not None and not tf.is_tensor(serving_default_value):
         raise ValueError(f"`serving_default_value` must be a tf.Tensor, got {type(serving_default_value).__name__}")
     if _is_spec_list(ids):
@@ -278,13 +279,13 @@ def sparse_lookup(
     with tf.name_scope(_scope(hashtable, name)):
         if isinstance(ids, FeatureSpec):
             _check_spec(hashtable, ids, modify_graph)
-            _declare_spec(hashtable, ids, asked)
+            _require_of_spec(hashtable, ids, settings)
             hashtable.count_lookup(("spec", ids.name), is_train)
             embeddings = lookups.from_spec(hashtable, ids, batch, is_train, combiner, default, limit)
         else:
             ids = id_tensors.as_tensor(hashtable.table_name, ids)
             id_tensors.check(f"table '{hashtable.table_name}'", ids)
-            trackings.declare(hashtable, f"the lookup of '{ids.name}'", **asked)
+            trackings.require(hashtable, f"the lookup of '{ids.name}'", **settings)
             hashtable.count_lookup(("tensor", ids.name), is_train)
             embeddings = lookups.from_tensor(hashtable, ids, is_train, combiner, default, modify_graph, batch, limit)
         return embeddings if is_grad else tf.stop_gradient(embeddings)
@@ -314,7 +315,7 @@ def _dim(dim):
 
 
 def _paths(paths, is_needed):
-    """The directories for rows on disk, checked; none if there will be no such rows."""
+    """Returns the directories for rows on disk, checked; none if there will be no such rows."""
     import os
 
     if paths is None:
@@ -386,17 +387,17 @@ def _check_spec(table, spec, modify_graph):
         raise ValueError(f"{spec}: `modify_graph=True` is for Tensor ids; a FeatureSpec's batch is prepared already")
 
 
-def _declare_spec(table, spec, asked):
-    said = {label: getattr(spec, label) for label in ("access_threshold", "eviction_threshold")}
+def _require_of_spec(table, spec, settings):
+    of_spec = {label: getattr(spec, label) for label in ("access_threshold", "eviction_threshold")}
     # 1 is the default: without a threshold beside it, it says nothing.
-    if any(value is not None for value in said.values()) or spec.faae_coefficient != 1:
-        said["faae_coefficient"] = spec.faae_coefficient
-    trackings.declare(table, repr(spec), **said)
-    trackings.declare(table, f"the lookup of {spec}", **asked)
+    if any(value is not None for value in of_spec.values()) or spec.faae_coefficient != 1:
+        of_spec["faae_coefficient"] = spec.faae_coefficient
+    trackings.require(table, repr(spec), **of_spec)
+    trackings.require(table, f"the lookup of {spec}", **settings)
 
 
 def _access_config(config):
-    """What `access_and_evict_config` asks for, checked."""
+    """Returns what `access_and_evict_config` asks for, checked."""
     if config is None:
         return {}
     _check.instance("access_and_evict_config", config, dict, "a dict")
@@ -410,7 +411,7 @@ def _access_config(config):
 
 
 def _scope(table, name):
-    """A legal name scope for the lookup's ops."""
+    """Returns a legal name scope for the lookup's ops."""
     if name is None:
         state = graphs.state()
         number = state.lookup_names.get(table.table_name, 0)

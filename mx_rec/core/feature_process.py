@@ -65,7 +65,7 @@ class EvictPolicy:
             raise ValueError(f"by={self.by!r} needs `{limit}` or `keep`")
 
     def begin(self) -> list[Eviction]:
-        """A pass for each table."""
+        """Begins a pass over each table."""
         return [self._begin(table) for table in self._tables()]
 
     def _begin(self, table):
@@ -83,7 +83,7 @@ class EvictPolicy:
         return Eviction(table, self.by, float(limit), -1)
 
     def _tables(self):
-        """The tables of the core that the policy is for: rows belong to the process, so any graph's."""
+        """Returns the tables of the core that the policy is for, whatever graph has them."""
         known = native_table.known()
         if self.tables is None:
             here = [table.native for table in graphs.state().tables.values()] or known.values()

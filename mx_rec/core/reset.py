@@ -45,7 +45,7 @@ def _wait_for_save():
 
 
 def _forget_checkpoint(name):
-    """The table is no longer what any checkpoint holds."""
+    """Notes that the table is no longer what any checkpoint holds."""
     if "mx_rec.saver.saver" not in sys.modules:
         return
     from mx_rec.saver import _live, _parked, _tip

@@ -22,7 +22,7 @@ _BINS = 30
 
 
 def summary_of(stats) -> v1.Summary:
-    """What `table.stats()` gave of each table, by its name, as scalars "mx_rec/<table>/<number>" for TensorBoard."""
+    """Returns the numbers of `table.stats()`, by table, as scalars "mx_rec/<table>/<number>" for TensorBoard."""
     return v1.Summary(
         value=[
             v1.Summary.Value(tag=f"mx_rec/{table}/{name}", simple_value=value)
@@ -33,10 +33,10 @@ def summary_of(stats) -> v1.Summary:
 
 
 def histograms_of(tables: Iterable[sparse_table.BaseSparseEmbedding]) -> v1.Summary:
-    """Histograms for TensorBoard: "mx_rec/<table>/norm", the Euclidean norms of embeddings, and, of a table that counts
-    its keys, "mx_rec/<table>/count". They are of a sample of 4096 rows, or 256 of a table with a disk tier, which the
-    hashes of the keys choose; so they cost a millisecond or two, whatever the size of the table. An empty table has
-    none."""
+    """Returns histograms for TensorBoard: "mx_rec/<table>/norm", the Euclidean norms of embeddings, and, of a table
+    that counts its keys, "mx_rec/<table>/count". They are of a sample of 4096 rows, or 256 of a table with a disk tier,
+    which the hashes of the keys choose; so they cost a millisecond or two, whatever the size of the table. An empty
+    table has none."""
     values = []
     for table in tables:
         native = table.native

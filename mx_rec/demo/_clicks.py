@@ -46,12 +46,12 @@ class Batch:
 
     @property
     def best_auc(self) -> float:
-        """What no model can surpass, but by luck."""
+        """The AUC that no model can surpass, but by luck."""
         return auc(self.label, self.probability)
 
     @property
     def impersonal_auc(self) -> float:
-        """Of the best ranking that is the same for all users."""
+        """The AUC of the best ranking that is the same for all users."""
         return auc(self.label, self.appeal)
 
 
@@ -72,7 +72,7 @@ class Clicks:
         self._history = self._choose_history(rng)
 
     def log(self, first: int, last: int, size: int) -> Log:
-        """The impressions of training steps [first, last), from 0."""
+        """Returns the impressions of training steps [first, last), from 0."""
         user = np.empty((max(0, last - first), size), np.int32)
         item, label = np.empty_like(user), np.empty(user.shape, np.float32)
         for row, step in enumerate(range(first, last)):
@@ -102,7 +102,7 @@ class Clicks:
         )
 
     def _draw(self, step, size):
-        """(users, items, labels, click probabilities) of one step."""
+        """Returns (users, items, labels, click probabilities) of one step."""
         rng = np.random.default_rng([self._seed, 1, step + 1])
         user, item = _power_law(rng, USERS, size), _power_law(rng, ITEMS, size)
         affinity = np.einsum("nd,nd->n", self._tastes[user], self._traits[item])
@@ -110,7 +110,7 @@ class Clicks:
         return user, item, (rng.random(size) < probability).astype(np.float32), probability
 
     def _choose_history(self, rng):
-        """[USERS, HISTORY] items: what each user liked best of some popular ones."""
+        """Returns [USERS, HISTORY] items: what each user liked best of some popular ones."""
         candidates = _power_law(rng, ITEMS, (USERS, _CANDIDATES))
         affinity = np.einsum("ud,ucd->uc", self._tastes.astype(np.float32), self._traits.astype(np.float32)[candidates])
         best = np.argpartition(affinity, -HISTORY, axis=1)[:, -HISTORY:]
@@ -118,7 +118,7 @@ class Clicks:
 
 
 def auc(label, score) -> float:
-    """The probability that a click scores above a non-click; ties count half."""
+    """Returns the probability that a click scores above a non-click; ties count half."""
     values, group, count = np.unique(score, return_inverse=True, return_counts=True)
     rank = np.cumsum(count) - (count - 1) / 2.0  # mean rank of equal scores, from 1
     clicked = np.asarray(label) > 0.5

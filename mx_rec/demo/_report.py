@@ -23,7 +23,7 @@ def say(text="") -> None:
 
 
 def tensorboard_command(logs) -> str:
-    """The shell command that shows the logs."""
+    """Returns the shell command that shows the logs."""
     program = os.path.join(os.path.dirname(sys.executable), "tensorboard")
     if os.path.exists(program):
         command = [program.removeprefix(os.getcwd() + os.sep)]
@@ -59,7 +59,7 @@ class Report:
         self._clock = time.monotonic()
 
     def step(self, step, loss) -> None:
-        """Step number `step`, from 1, has been trained."""
+        """Notes that step number `step`, from 1, has been trained."""
         now = time.monotonic()
         self._seconds += now - self._clock
         self._clock = now
@@ -75,7 +75,7 @@ class Report:
             self._bar.set_postfix_str(f"loss {loss:.3f}, {speed}, rows: {rows}", refresh=False)
 
     def evaluation(self, step, auc) -> None:
-        """The model after `step` steps reached `auc`."""
+        """Tells that the model after `step` steps reached `auc`."""
         points = {"auc": auc}
         text = f"step {step:>6,}   AUC {auc:.4f}"
         if self._losses:
@@ -93,11 +93,11 @@ class Report:
         say(text)
 
     def samples_per_second(self) -> float:
-        """Mean since the start of this process; 0 if it trained nothing."""
+        """The mean since the start of this process; 0 if it trained nothing."""
         return self.steps * self._batch_size / self._seconds if self.steps else 0.0
 
     def summary(self, facts) -> str:
-        """The tables, then the pairs of `facts`, in columns."""
+        """Returns the tables, then the pairs of `facts`, in columns."""
         counted = ("seen", "refused", "evicted")
         stats = self._stats()
         stats["all tables"] = {key: sum(s[key] for s in stats.values()) for key in ("rows", "bytes", *counted)}

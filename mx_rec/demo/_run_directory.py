@@ -30,7 +30,7 @@ class RunDirectory:
 
     @property
     def prefix(self) -> str:
-        """Of checkpoints, for Saver.save."""
+        """The prefix of checkpoints, for Saver.save."""
         return os.path.join(self.path, "model")
 
     @property
@@ -65,7 +65,7 @@ def open_run(options) -> RunDirectory:
 
 
 def step_of(checkpoint) -> int:
-    """The step that a checkpoint's path ends in."""
+    """Returns the step that a checkpoint's path ends in."""
     return int(re.search(r"-(\d+)$", checkpoint).group(1))
 
 
@@ -79,7 +79,7 @@ def _remove_run(path):
 
 
 def _read(path):
-    """The settings, or None if there are none or a crash left half of them."""
+    """Returns the settings, or None if there are none or a crash left half of them."""
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file)

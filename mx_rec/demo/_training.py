@@ -185,7 +185,7 @@ class _Input:
 
 
 def _input(arrays, specs, is_train, make_features=None):
-    """The input of `arrays`, a batch per index of their first axis."""
+    """Returns the input of `arrays`, a batch per index of their first axis."""
     dataset = tf.data.Dataset.from_tensor_slices({name: fed.tensor for name, fed in arrays.items()})
     if make_features is not None:
         dataset = dataset.map(make_features)
@@ -207,8 +207,8 @@ def _evaluate(session, graph, held_out):
 
 
 class _StopRequest:
-    """Ctrl-C, or a polite kill, ends training after the step that is under way, so that the checkpoint holds whole
-    steps. A second one ends the program."""
+    """Ends training after the step that is under way when Ctrl-C is pressed, or the process is killed politely, so that
+    the checkpoint holds whole steps. A second Ctrl-C ends the program."""
 
     def __init__(self):
         self.signal = None

@@ -37,7 +37,7 @@ _EVICTION_THRESHOLD = 8 * 60 * 60
 
 
 def feature_specs(forget=False):
-    """The features; with `forget` also the timestamp, and thresholds for the large tables."""
+    """Returns the features; with `forget` also the timestamp, and thresholds for the large tables."""
     thresholds = {"access_threshold": _ACCESS_THRESHOLD, "eviction_threshold": _EVICTION_THRESHOLD}
     specs = [
         FeatureSpec(feature, table_name=table, **(thresholds if forget and table in _FORGETFUL else {}))
@@ -47,7 +47,7 @@ def feature_specs(forget=False):
 
 
 def create_tables(seed):
-    """The tables, by name."""
+    """Returns the tables, by name."""
     # Rows start small, so that an id seen once or twice stays close to saying nothing.
     initializer = tf.compat.v1.truncated_normal_initializer(stddev=0.05, seed=seed)
     return {
@@ -63,7 +63,7 @@ def create_tables(seed):
 
 
 def logits(tables, specs, batch, is_train):
-    """[batch] logits. Called once for training and once for evaluation; the dense variables are shared."""
+    """Builds the model, for training and for evaluation, with the same dense variables; returns logits [batch]."""
     embeddings = {}
     for spec in specs:
         if spec.is_timestamp:

@@ -60,35 +60,33 @@ class OrphanLookupKeySlicerHook(tf.compat.v1.train.SessionRunHook):
 
 def _move(batches):
     """Moves ops into the dataset behind an iterator. `batches`: for its get_next ops, the ops with their slices."""
-    parts = [_Part(get_next, moving) for get_next, moving in batches.items()]
-    source, first = pipelines.Source(list(batches)), 0
-    batches = pipelines.extend(source, lambda flat: [tensor for part in parts for tensor in part.copies(flat)], limit=0)
-    for part, tensors in zip(parts, batches):
-        for old, new in zip(part.wanted, tensors[first:]):
+    batches = [_Batch(get_next, slices) for get_next, slices in batches.items()]
+    source = pipelines.Source([batch.get_next for batch in batches])
+    for batch, tensors in zip(batches, pipelines.extend(source, [batch.copies for batch in batches], limit=0)):
+        for old, new in zip(batch.wanted, tensors):
             new.set_shape(old.shape)
             editing.replace(old, new)
-        first += len(part.wanted)
         logger.info(
-            "slicing: moved %d ops from the step into the dataset behind %s", len(part.moved), part.get_next.name
+            "slicing: moved %d ops from the step into the dataset behind %s", len(batch.moved), batch.get_next.name
         )
 
 
-class _Part:
-    """What moves of the ops that read one batch; `moving` are pairs of an op and its slice."""
+class _Batch:
+    """A get_next op, and what moves of the ops that read its batch; `slices` are pairs of an op and its slice."""
 
-    def __init__(self, get_next, moving):
+    def __init__(self, get_next, slices):
         self.get_next = get_next
-        self.moved = {name for _, found in moving for name in found.ops}
+        self.moved = {name for _, found in slices for name in found.ops}
         # What only ops that move themselves read need not leave the dataset.
         self.wanted = [
             output
-            for op, _ in moving
+            for op, _ in slices
             for output in op.outputs
             if any(reader.name not in self.moved for reader in output.consumers())
         ]
-        who = f"the ops {sorted(op.name for op, _ in moving)}"
-        self._copier = Copier(get_next, self.wanted, who, [found for _, found in moving])
+        who = f"the ops {sorted(op.name for op, _ in slices)}"
+        self._copier = Copier(get_next, self.wanted, who, [found for _, found in slices])
 
     def copies(self, flat):
-        found = self._copier(flat)
-        return [found[output.name] for output in self.wanted]
+        """Computes what is wanted from the tensors of a batch."""
+        return list(self._copier(flat).values())

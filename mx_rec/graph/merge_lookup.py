@@ -1,4 +1,4 @@
-"""Merging the lookups of a table."""
+"""do_merge_lookup, which scripts of the original call before they make gradients."""
 
 from mx_rec import _check, _process
 

@@ -80,7 +80,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
         name: str | None = None,
         grad_loss: tf.Tensor | None = None,
     ) -> tf.Operation:
-        """As in TensorFlow; without `var_list`, for the tables that feed the loss. The log says what is left out."""
+        """Does what TensorFlow's does, by default for the tables that feed the loss. Logs what is left out."""
         pairs = self.compute_gradients(
             loss, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
         )
@@ -106,7 +106,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
     def apply_gradients(
         self, grads_and_vars: Iterable[Any], global_step: tf.Variable | None = None, name: str | None = None
     ) -> tf.Operation:
-        """An op that updates the rows, and then `global_step` if given. Pairs without a gradient are passed over."""
+        """Returns an op that updates the rows, then `global_step`. Pairs without a gradient are passed over."""
         nonfinite = _process.config().nonfinite_gradients
         targets = [
             self._target(gradient, variable) for gradient, variable in pairs_of(grads_and_vars) if gradient is not None
@@ -127,8 +127,8 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
                 return global_step.assign_add(1, read_value=False, name="apply")
 
     def _updates(self, targets, hyper, nonfinite):
-        """The ops that update the tables of `targets`: one for all tables of a batch, where nothing stands between the
-        gradients of their embeddings and the rows; one per table otherwise."""
+        """Returns the ops that update the tables of `targets`: one for all tables of a batch, where nothing stands
+        between the gradients of their embeddings and the rows; one per table otherwise."""
         fused, updates, settings = {}, [], {"hyper": hyper, "rule": self.rule, "nonfinite": nonfinite}
         for table, addresses, gradient in targets:
             table.native.set_slots(self._slot_specs())
@@ -176,7 +176,7 @@ class SparseOptimizer(tf.compat.v1.train.Optimizer, CustomizedOptimizer):
 
 
 def slices_of(gradient, table, optimizer):
-    """(handles, their gradient) of a table's gradient. `optimizer`: its name, for an error."""
+    """Returns (handles, their gradient) of a table's gradient. `optimizer`: its name, for an error."""
     if not isinstance(gradient, tf.IndexedSlices):
         raise NotImplementedError(
             f"{optimizer}: table '{table.table_name}' needs a sparse gradient (tf.IndexedSlices), got "
@@ -207,7 +207,7 @@ def pairs_of(grads_and_vars):
 
 
 def _are_columns(entries):
-    """Whether two lists are gradients and their variables, and not two pairs."""
+    """Tells whether two lists are gradients and their variables, and not two pairs."""
     if len(entries) != 2 or not all(isinstance(entry, (list, tuple)) for entry in entries):
         return False
     first, second = ([_is_no_gradient(part) for part in entry] for entry in entries)
@@ -237,7 +237,7 @@ def _merge(targets):
 
 
 def learning_rate_argument(value):
-    """A learning rate as users give it: a float in [0, 10], a Tensor, a variable, or a callable giving one of them."""
+    """Returns a learning rate, checked: a float in [0, 10], a Tensor, a variable, or a callable giving one of them."""
     if tf.is_tensor(value) or isinstance(value, tf.Variable) or callable(value):
         return value
     return _check.real("learning_rate", value, 0.0, 10.0)

@@ -32,7 +32,7 @@ def adopt(cls) -> None:
     if optimizers.written(cls, "apply_gradients") is None:
 
         def apply_gradients(self, grads_and_vars, global_step=None, name=None):
-            """As in TensorFlow, for tables and variables."""
+            """Does what TensorFlow's does, for tables and variables."""
             return _apply(self, super(cls, self).apply_gradients, grads_and_vars, global_step, name)
 
         cls.apply_gradients = apply_gradients
@@ -82,7 +82,7 @@ def _check_slots(optimizer):
 
 
 def _update(optimizer, table, parts, nonfinite):
-    """The op that lets `optimizer` update the rows of a table by its gradients, pairs of handles and values."""
+    """Returns the op that lets `optimizer` update the rows of a table by its gradients, pairs of handles and values."""
     table.native.set_slots([])
     table.optimizer_name = optimizer.get_name()
     graphs.state().updated.add(table.table_name)

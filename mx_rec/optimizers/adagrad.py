@@ -20,7 +20,7 @@ def create_hash_optimizer(
     use_locking: bool = False,
     name: str = "Adagrad",
 ) -> Adagrad:
-    """An Adagrad optimizer. `use_locking` is accepted; rows are never updated by two threads at once."""
+    """Returns an Adagrad optimizer. `use_locking` is accepted; rows are never updated by two threads at once."""
     _check.boolean("use_locking", use_locking)
     return Adagrad(learning_rate, initial_accumulator_value, 0.0, name)
 

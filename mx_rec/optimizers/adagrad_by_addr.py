@@ -15,5 +15,5 @@ def create_hash_optimizer_by_address(
     initial_accumulator_value: float = 0.9,
     name: str = "Adagrad",
 ) -> Adagrad:
-    """An Adagrad optimizer. Rows may be given by address or by variable, as with every optimizer here."""
+    """Returns an Adagrad optimizer. Rows may be given by address or by variable, as with every optimizer here."""
     return Adagrad(learning_rate, initial_accumulator_value, 1e-7, name)

@@ -28,7 +28,7 @@ def create_hash_optimizer(
     accum_name: str | None = None,
     linear_name: str | None = None,
 ) -> Ftrl:
-    """An FTRL optimizer. `accum_name` and `linear_name` name its slots in checkpoints."""
+    """Returns an FTRL optimizer. `accum_name` and `linear_name` name its slots in checkpoints."""
     _check.boolean("use_locking", use_locking)
     return Ftrl(
         learning_rate,

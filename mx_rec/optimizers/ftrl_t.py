@@ -36,15 +36,15 @@ def create_hash_optimizer(
     """
     _check.boolean("use_locking", use_locking)
     learning_rate_argument(learning_rate)
-    names = [
-        default if given is None else _check.text(label, given, 255)
-        for label, given, default in (
-            ("z_name", z_name, "ftrl_t_z"),
-            ("n_name", n_name, "ftrl_t_n"),
-            ("g_name", g_name, "ftrl_t_g"),
-        )
-    ]
+    names = slot_names("ftrl_t_", z_name, n_name, g_name)
     return FtrlT(name, alpha, strengths(beta, lambda1, lambda2, epsilon, grad_factor), names)
+
+
+def slot_names(prefix, *given) -> list[str]:
+    """Returns the names of the slots z, n and g, checked; those that are not given are their letters after `prefix`."""
+    return [
+        prefix + slot if name is None else _check.text(f"{slot}_name", name, 255) for slot, name in zip("zng", given)
+    ]
 
 
 def strengths(beta, lambda1, lambda2, epsilon, grad_factor) -> list[float]:

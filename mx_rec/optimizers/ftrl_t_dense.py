@@ -6,7 +6,7 @@ from mx_rec import _check
 from mx_rec._tables.anchors import table_of
 from mx_rec._tf.optimizers import add_zeros
 from mx_rec.optimizers._base import learning_rate_argument, learning_rate_now
-from mx_rec.optimizers.ftrl_t import strengths
+from mx_rec.optimizers.ftrl_t import slot_names, strengths
 
 
 def create_ftrl_dense_optimizer(
@@ -27,10 +27,7 @@ def create_ftrl_dense_optimizer(
     `z_name`, `n_name` or `g_name` says otherwise."""
     _check.boolean("use_locking", use_locking)
     learning_rate_argument(learning_rate)
-    names = [
-        default if given is None else _check.text(f"{default}_name", given, 255)
-        for default, given in (("z", z_name), ("n", n_name), ("g", g_name))
-    ]
+    names = slot_names("", z_name, n_name, g_name)
     return FtrlTDense(name, alpha, strengths(beta, lambda1, lambda2, epsilon, grad_factor), names)
 
 

@@ -21,7 +21,7 @@ def create_hash_optimizer(
     use_fusion_optim: bool = False,
     weight_decay: float | None = None,
 ) -> GradientDescent:
-    """A gradient descent optimizer. `weight_decay` is None or a float in [1e-5, 1e-2]."""
+    """Returns a gradient descent optimizer. `weight_decay` is None or a float in [1e-5, 1e-2]."""
     _check.boolean("use_locking", use_locking)
     _check.boolean("use_fusion_optim", use_fusion_optim)
     if weight_decay is not None:

@@ -17,6 +17,6 @@ def create_hash_optimizer_by_addr(
     use_locking: bool = False,
     name: str = "GradientDescentByAddr",
 ) -> GradientDescent:
-    """A gradient descent optimizer; `weight_decay` is a float in [0, 1]. Pass 0.0 for plain gradient descent."""
+    """Returns a gradient descent optimizer; `weight_decay` is a float in [0, 1], 0.0 for none."""
     _check.boolean("use_locking", use_locking)
     return GradientDescent(learning_rate, _check.real("weight_decay", weight_decay, 0.0, 1.0), name)

@@ -23,7 +23,7 @@ def create_hash_optimizer(
     name: str = "LazyAdam",
     use_fusion_optim: bool = False,
 ) -> LazyAdam:
-    """A LazyAdam optimizer. `use_fusion_optim` is accepted; the update is always one fused pass."""
+    """Returns a LazyAdam optimizer. `use_fusion_optim` is accepted; the update is always one fused pass."""
     _check.boolean("use_fusion_optim", use_fusion_optim)
     return LazyAdam(learning_rate, beta1, beta2, epsilon, name)
 
@@ -43,7 +43,7 @@ class LazyAdam(SparseOptimizer):
         return [("LazyAdam_momentum", 0.0), ("LazyAdam_velocity", 0.0)]
 
     def _power_variables(self):
-        """The variables beta1^t and beta2^t of the default graph."""
+        """Returns the variables beta1^t and beta2^t of the default graph."""
         known = graphs.state().optimizer_variables
         if self not in known:
             with tf.name_scope(""), tf.control_dependencies(None):

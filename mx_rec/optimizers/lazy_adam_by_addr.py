@@ -17,5 +17,5 @@ def create_hash_optimizer_by_address(
     epsilon: float = 1e-8,
     name: str = "LazyAdamByAddress",
 ) -> LazyAdam:
-    """A LazyAdam optimizer. Rows may be given by address or by variable, as with every optimizer here."""
+    """Returns a LazyAdam optimizer. Rows may be given by address or by variable, as with every optimizer here."""
     return LazyAdam(learning_rate, beta1, beta2, epsilon, name)

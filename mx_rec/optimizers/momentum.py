@@ -21,7 +21,7 @@ def create_hash_optimizer(
     name: str = "Momentum",
     use_nesterov: bool = False,
 ) -> Momentum:
-    """A momentum optimizer; `momentum` is a float in [0, 1]."""
+    """Returns a momentum optimizer; `momentum` is a float in [0, 1]."""
     _check.boolean("use_locking", use_locking)
     _check.boolean("use_nesterov", use_nesterov)
     return Momentum(learning_rate, _check.real("momentum", momentum, 0.0, 1.0), use_nesterov, name)

@@ -13,7 +13,7 @@ _TABLES = re.compile(r"\.?(delta-)?sparse-")
 
 
 def find(path: str) -> str:
-    """The sparse directory that `path` means; of a directory with checkpoints, that of the latest one."""
+    """Returns the sparse directory that `path` means; of a directory with checkpoints, that of the latest one."""
     directory = _directory_of(path) or _of_saved_model(path)
     if directory is not None:
         return directory
@@ -39,12 +39,12 @@ def find(path: str) -> str:
 
 
 def is_saved_model(path: str) -> bool:
-    """Whether `path` is the directory of an exported model."""
+    """Tells whether `path` is the directory of an exported model."""
     return any(os.path.isfile(os.path.join(path, name)) for name in ("saved_model.pb", "saved_model.pbtxt"))
 
 
 def _of_saved_model(path):
-    """The sparse directory in an exported model; None if `path` is none."""
+    """Returns the sparse directory in an exported model; None if `path` is none."""
     if not is_saved_model(path):
         return None
     directory = _directory_of(os.path.join(path, "variables", "variables"))
@@ -54,7 +54,7 @@ def _of_saved_model(path):
 
 
 def list_prefixes(directory: str) -> list[str]:
-    """The prefixes of all checkpoints with tables that lie in `directory`, by name and step."""
+    """Returns the prefixes of all checkpoints with tables that lie in `directory`, by name and step."""
     paths = [os.path.join(directory, name) for name in os.listdir(directory) if _TABLES.match(name)]
     prefixes = {_layout.prefix_of(path) for path in paths if is_sparse_directory(path)}
     held = [prefix for prefix in prefixes if os.path.isdir(_recovery.locate(prefix).sparse)]
@@ -62,7 +62,7 @@ def list_prefixes(directory: str) -> list[str]:
 
 
 def is_sparse_directory(path: str) -> bool:
-    """Whether `path` is a directory for the tables of one checkpoint, whole or not, that is not being removed."""
+    """Tells whether `path` is a directory for the tables of one checkpoint, whole or not, that is not being removed."""
     path = os.path.normpath(path)
     hidden = _layout.parse(path)
     if not os.path.isdir(path) or (hidden is not None and (hidden.half, hidden.kind) != ("sparse", "tmp")):
@@ -76,13 +76,13 @@ def is_sparse_directory(path: str) -> bool:
 
 
 def split_step(prefix: str) -> tuple[str, Optional[int]]:
-    """Name and step: "D/model-7" -> ("D/model", 7); without a step, (prefix, None)."""
+    """Returns name and step: ("D/model", 7) of "D/model-7", and (prefix, None) without a step."""
     match = re.fullmatch(r"(.+)-(\d+)", prefix)
     return (match.group(1), int(match.group(2))) if match else (prefix, None)
 
 
 def read_state(path: str) -> list[str]:
-    """The checkpoints that TensorFlow's state file `path` names, the latest first; none if it is no such file."""
+    """Returns the checkpoints that TensorFlow's state file `path` names, the latest first; none if it is none."""
     try:
         content = _files.read_regular(path, 1 << 24)
         lines = re.findall(rb'^(model|all_model)_checkpoint_paths?: "(.*)"$', content, re.MULTILINE)
@@ -96,19 +96,19 @@ def read_state(path: str) -> list[str]:
 
 
 def at_home(prefix: str, directory: str) -> str:
-    """`prefix`, as a state file in `directory` names it, but in there if it is there: a directory may have several
-    names, and one that was copied or moved still names the place where it was written."""
+    """Returns `prefix`, which a state file in `directory` names, as a path in that directory if it is there. A
+    directory may have several names, and one that was copied or moved still names the place where it was written."""
     here = os.path.join(directory, os.path.basename(prefix))
     return prefix if exists(prefix) and not exists(here) else here
 
 
 def exists(prefix: str) -> bool:
-    """Whether a half of a checkpoint is there."""
+    """Tells whether a half of a checkpoint is there."""
     return os.path.exists(prefix + ".index") or os.path.isdir(_layout.of(prefix))
 
 
 def _directory_of(path):
-    """The sparse directory of a prefix, or of itself; None if there is none."""
+    """Returns the sparse directory that belongs to a prefix, or that `path` is itself; None if there is none."""
     if is_sparse_directory(path):
         return os.path.normpath(path)
     prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path)

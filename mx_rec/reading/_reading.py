@@ -17,7 +17,7 @@ from mx_rec.transaction._pair import Pair
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """The tables of one checkpoint: of a delta, those that it stands for together with what it builds on."""
+    """The tables of one checkpoint: of a delta, with the rows of those that it builds on."""
 
     chain: Sequence[_chain.Link]  # the last is the checkpoint itself, those before it are what it builds on
     format: Optional[int]
@@ -30,7 +30,7 @@ class Checkpoint:
 
     @property
     def manifest(self) -> Optional[_manifest.Manifest]:
-        """None: the original SDK wrote it."""
+        """The manifest; None if the original SDK wrote the checkpoint."""
         return self.chain[-1].manifest
 
     @property
@@ -39,12 +39,12 @@ class Checkpoint:
 
     @property
     def prefix(self) -> str:
-        """Its name, as TensorFlow calls it."""
+        """The name of the checkpoint, as TensorFlow has it."""
         return _layout.prefix_of(self.directory)
 
     @property
     def dense_prefix(self) -> str:
-        """Of the dense part that belongs to these tables: the prefix, unless they lie in a pair (_pair.py)."""
+        """The prefix of the dense part of these tables: the checkpoint's, unless they lie in a pair (_pair.py)."""
         hidden = _layout.parse(self.directory)
         return self.prefix if hidden is None else Pair(hidden.prefix, hidden.owner).dense_prefix
 
@@ -71,7 +71,7 @@ class Checkpoint:
 
 
 def open_checkpoint(path: str) -> Checkpoint:
-    """The checkpoint that `path` means (_finding.py). Reads manifests and nothing else."""
+    """Returns the checkpoint that `path` means (_finding.py). Reads manifests and nothing else."""
     directory = _finding.find(path)
     try:
         chain = _chain.links(directory)

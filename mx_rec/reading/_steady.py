@@ -32,11 +32,12 @@ class Version(NamedTuple):
         return cls(prefix, location, *crcs)
 
     def is_current(self) -> bool:
-        """Whether the name still means this."""
+        """Tells whether the name still means this version."""
         return Version.of(self.prefix) == self
 
     def confirm(self) -> None:
-        """ReplacedError unless it does. Whoever opened files since this was made may keep them if this returns."""
+        """Raises ReplacedError unless the name still means this version. Files that were opened since this was made are
+        of one save if this returns."""
         if not self.is_current():
             raise ReplacedError(f"checkpoint '{self.prefix}' was replaced or removed while it was read")
 

@@ -36,13 +36,13 @@ class Findings:
 
 
 class Checker:
-    """Checks checkpoints; what several of them build on, once."""
+    """Checks checkpoints; if several of them build on the same one, checks that once."""
 
     def __init__(self):
         self._links: dict[str, tuple[Optional[_manifest.Manifest], Findings]] = {}  # by directory
 
     def bytes_to_check(self, checkpoint: _reading.Checkpoint) -> int:
-        """How many bytes `check` would pass to `advance`."""
+        """Returns how many bytes `check` would pass to `advance`."""
         manifests = [link.manifest for link in checkpoint.chain if self._known(link) is None]
         entries = [entry for manifest in manifests if manifest is not None for entry in manifest.tables.values()]
         return sum(facts.bytes for entry in entries for facts in entry.files.values())
@@ -63,13 +63,13 @@ class Checker:
         return findings
 
     def _known(self, link):
-        """What was found in this directory; None if it was not looked at, or has another manifest since."""
+        """Returns what was found in this directory; None if it was not looked at, or has another manifest since."""
         manifest, findings = self._links.get(link.directory, (None, None))
         return findings if manifest == link.manifest else None
 
 
 def _check_link(link, advance):
-    """What is wrong with the tables in one directory."""
+    """Returns what is wrong with the tables in one directory."""
     findings, tables = Findings(), link.tables
     if link.manifest is None:
         findings.warnings.append(f"no {_manifest.NAME}: sizes were checked, contents cannot be")
@@ -86,7 +86,7 @@ def _check_link(link, advance):
 
 
 def require_whole(table: _table_files.TableFiles, columns: Optional[Collection[str]] = None) -> None:
-    """DamagedError if something is wrong with the table, or with those of its `columns` that are named."""
+    """Raises DamagedError if something is wrong with the table, or with those of its `columns` that are named."""
     damage = [text for link in table.links for text in check_table(link, columns)]
     if damage:
         raise DamagedError("; ".join(damage))
@@ -148,14 +148,14 @@ def _check_keys(table):
 
 
 def _twin(keys):
-    """A key that occurs twice; None if there is none."""
+    """Returns a key that occurs twice; None if there is none."""
     ordered = np.sort(keys)
     twins = np.flatnonzero(ordered[1:] == ordered[:-1])
     return int(ordered[twins[0]]) if len(twins) else None
 
 
 def _keys_of_part(keys, number, count):
-    """Of `count` parts that equal keys meet in, whatever the keys: one."""
+    """Returns the keys of one of `count` parts into which keys are dealt, equal keys into the same."""
     found = []
     for part in _table_files.chunks(len(keys)):
         mixed = keys[part].view(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
@@ -164,7 +164,7 @@ def _keys_of_part(keys, number, count):
 
 
 def _rows_not_finite(table):
-    """Of each column of floats, how many of its rows hold a NaN or an infinity, and the first key of these."""
+    """Finds, of each column of floats, how many of its rows hold a NaN or an infinity, and the first key of these."""
     for column in ("embedding", *table.slots):
         values, count, first = table.floats(column), 0, None
         for part in _table_files.chunks(table.rows):

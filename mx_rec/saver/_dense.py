@@ -24,8 +24,8 @@ class DenseFiles:
     """The index and data files of the dense part `prefix`, open until `close`."""
 
     def __init__(self, prefix: str):
-        """FileNotFoundError without an index, as TensorFlow's old format has none; ValueError if one of the files is
-        none that could be read."""
+        """Raises FileNotFoundError without an index, as TensorFlow's old format has none; ValueError if one of the
+        files is none that could be read."""
         self.prefix = prefix
         self._files: dict[str, io.FileIO] = {}  # by name
         self._scratch: Optional[str] = None
@@ -51,7 +51,7 @@ class DenseFiles:
 
     @contextlib.contextmanager
     def named(self):
-        """Inside it, errors and the log of TensorFlow say `prefix` where they would say `readable`."""
+        """Makes errors and the log of TensorFlow say `prefix` where they would say `readable`, while the block runs."""
 
         def rename(text):
             return text.replace(self.readable, self.prefix) if isinstance(text, str) else text
@@ -87,7 +87,7 @@ class DenseFiles:
 
 
 def open_files(prefix: str) -> Optional[DenseFiles]:
-    """The dense part `prefix`, opened; None if there is none, or in TensorFlow's old format."""
+    """Opens the dense part `prefix`; None if there is none, or in TensorFlow's old format."""
     try:
         return DenseFiles(_layout.base(prefix))
     except FileNotFoundError:

@@ -29,8 +29,8 @@ def _train(self, estimator_spec, worker_hooks, hooks, global_step_tensor, saving
 
 
 def _begin_anew(tables, model_dir):
-    """Tables outlive Estimators. But where dense variables start from their initial values, rows of an earlier training
-    in this process have no place."""
+    """Empties tables whose model has no checkpoint: they outlive Estimators, but where dense variables start from their
+    initial values, rows of an earlier training in this process have no place."""
     for table in tables:
         if table.size() > 0:
             logger.info(

@@ -13,15 +13,15 @@ from mx_rec.saver import _parked
 
 
 class _Held(Part):
-    """What the tables of the process held last."""
+    """What the tables of the process last held of a checkpoint."""
 
     def __init__(self):
         self.of_table: dict[str, tuple] = {}  # name -> (the token of a checkpoint, the table's state when it held that)
 
 
 def token(link: _chain.Link, name: str) -> Optional[tuple]:
-    """What tells the content of a table in a checkpoint from all others, wherever that lies: its entry has a checksum
-    of every file, and a delta's parent one of the manifest that has the next. None without a manifest."""
+    """Returns what tells the content of a table in a checkpoint from all others, wherever that lies: its entry has a
+    checksum of every file, and a delta's parent has one of the manifest before. None without a manifest."""
     return None if link.manifest is None else token_of(link.manifest.tables[name], link.manifest.parent)
 
 
@@ -38,14 +38,14 @@ def note(name: str, token: Optional[tuple], state: tuple) -> None:
 
 
 def holds(table, token: Optional[tuple], graph) -> bool:
-    """Whether a restore into `graph` need not load what the token names, because that would change nothing."""
+    """Tells whether a restore into `graph` need not load what the token names, because that would change nothing."""
     # Sessions that restore by themselves finalize the graph first; exporters in the middle of a training do not.
     may_skip = graph.finalized or _parked.is_beside(graph)
     return may_skip and token is not None and part(_Held).of_table.get(table.table_name) == (token, state_of(table))
 
 
 def state_of(table) -> tuple:
-    """Another one whenever the table has changed."""
+    """Returns a value that is another one whenever the table has changed."""
     # With the slots and the tracking: a table that was loaded without a place for them holds less than the checkpoint.
     native = table.native
     facts = native.facts()

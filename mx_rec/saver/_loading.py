@@ -13,7 +13,7 @@ from typing import Callable, Optional
 from mx_rec._log import logger
 from mx_rec._native import reader as native_reader
 from mx_rec._native.table import Tracking
-from mx_rec.checkpoint import _chain, _columns, _manifest
+from mx_rec.checkpoint import _chain, _manifest
 from mx_rec.checkpoint._table_files import TableFiles
 from mx_rec.saver import _thresholds
 
@@ -72,8 +72,6 @@ def open_table(
     for link, files in zip(chain, load.files):
         files.check_no_links()
         expected = {} if files.entry is None else files.entry.files
-        if rows_only:  # loading compares the checksums of all that is named here
-            expected = {file: facts for file, facts in expected.items() if file.partition("/")[0] in _columns.ROWS}
         reader = native_reader.Reader(table.native, files.path, expected, link.is_delta, rows_only)
         until.callback(reader.close)
         load.readers.append(reader)
@@ -117,7 +115,7 @@ def _load_all(loads, prepare):
 
 
 def _check_room(table, files):
-    """MemoryError if a delta makes the table larger than it may become. Without one, opening its files tells."""
+    """Raises MemoryError if a delta makes the table larger than it may become. Without one, opening its files tells."""
     native, rows = table.native, None if files.entry is None else files.entry.table_rows
     if rows is not None and 0 < native.max_rows < rows:
         raise MemoryError(

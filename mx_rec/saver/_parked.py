@@ -33,7 +33,7 @@ class _Training:
 
 
 class _Trainings(Part):
-    """Those under way, in the order in which they began."""
+    """The trainings under way, in the order in which they began."""
 
     lasts = True  # each ends by itself
 
@@ -60,7 +60,7 @@ class _PutBackHook(tf.compat.v1.train.SessionRunHook):
 
 @contextlib.contextmanager
 def training(graph, directory):
-    """While it lasts, the tables of `graph` are being trained. Gives the hook that its session needs."""
+    """Marks the tables of `graph` as being trained while the block runs. Gives the hook that its session needs."""
     _tidy_up(directory)
     found = _Training(graph, directory)
     _open().append(found)
@@ -87,7 +87,7 @@ def _tidy_up(directory):
 
 
 def is_beside(graph) -> bool:
-    """Whether an Estimator is training in another graph."""
+    """Tells whether an Estimator is training in another graph."""
     return any(one.graph is not graph for one in _open())
 
 

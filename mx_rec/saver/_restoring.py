@@ -62,7 +62,7 @@ def opened(version: Version, tables: list, wants_dense: bool, is_chosen: bool, g
 
 
 def check_dense(link: _chain.Link, dense: Optional[_dense.DenseFiles]) -> None:
-    """ValueError if the dense part is of another save than the tables; a warning if that is allowed."""
+    """Raises ValueError if the dense part is of another save than the tables; warns if that is allowed."""
     expected = None if link.manifest is None else link.manifest.dense_index_crc32c
     if dense is not None and expected not in (None, dense.index_crc32c):
         _differ(
@@ -144,7 +144,7 @@ def loading(restore: Restore, graph):
 
 
 def _set_tip(restore):
-    """Where tables remember what changes, deltas may build on what was restored."""
+    """Lets deltas build on what was restored, if the tables remember what changes."""
     chain, config = restore.chain, process.config
     if chain[-1].manifest is None or set(chain[-1].tables) != {table.table_name for table in restore.tables}:
         return
@@ -183,7 +183,7 @@ def _check_slots(files, table, may):
 
 
 def _differ(is_allowed, what, option):
-    """ValueError saying `what` differs and which option would overlook it; a warning if that is allowed."""
+    """Raises ValueError saying `what` differs and which option would overlook it; warns if that is allowed."""
     if not is_allowed:
         raise ValueError(
             f"{what}; restore another checkpoint, or call restore inside mx_rec.saver.lenient({option}=True)"

@@ -16,8 +16,8 @@ from mx_rec.transaction._transaction import Transaction
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
-    """How a checkpoint is to be saved."""
+class Request:
+    """What is to be saved, and how."""
 
     prefix: str
     step: Optional[int]
@@ -28,17 +28,17 @@ class Plan:
 
 
 class Saving:
-    """A save whose instant has passed: steps may run before `finish`, if the plan says so.
+    """A save whose instant has passed: steps may run before `finish`, if the request allows it.
 
     Made between two steps. `write_dense(prefix)` writes the dense variables under that prefix and returns TensorFlow's
     name for what it wrote.
     """
 
-    def __init__(self, plan: Plan, write_dense: Callable[[str], str]):
-        self._plan = plan
+    def __init__(self, request: Request, write_dense: Callable[[str], str]):
+        self._request = request
         self._started = time.monotonic()
         self._snapshots: dict[str, native_snapshot.Snapshot] = {}
-        self._transaction = Transaction.begin(plan.prefix)
+        self._transaction = Transaction.begin(request.prefix)
         try:
             self._take_snapshots()
             written = write_dense(self._transaction.dense_prefix)
@@ -46,17 +46,17 @@ class Saving:
             self._end(failed=True)
             raise
         # TensorFlow's old format adds the number of shards.
-        self.path = os.path.join(os.path.dirname(plan.prefix), os.path.basename(written))
-        self.directory = _layout.target(plan.prefix, plan.parent is not None)
+        self.path = os.path.join(os.path.dirname(request.prefix), os.path.basename(written))
+        self.directory = _layout.target(request.prefix, request.parent is not None)
 
     def finish(self) -> None:
         """Returns when the checkpoint is in its place, and lasts. Any thread may call it."""
-        plan, entries = self._plan, {}
+        request, entries = self._request, {}
         try:
-            for table in plan.tables:
+            for table in request.tables:
                 entries[table.table_name] = self._write(table.table_name)
-            parent = None if plan.parent is None else plan.parent.parent
-            self._transaction.commit(plan.step, entries, parent)
+            parent = None if request.parent is None else request.parent.parent
+            self._transaction.commit(request.step, entries, parent)
         except BaseException:
             self._end(failed=True)
             raise
@@ -64,24 +64,24 @@ class Saving:
             _live.note(name, _live.token_of(entry, parent), self._states[name])
         moments = {name: snapshot.moment for name, snapshot in self._snapshots.items()}
         self._end(failed=False)
-        if plan.starts_chain or plan.parent is not None:
-            before = () if plan.parent is None else plan.parent.chain
+        if request.starts_chain or request.parent is not None:
+            before = () if request.parent is None else request.parent.chain
             identity = _manifest.identity(self.directory)
             _tip.set_current(_tip.Tip(self.directory, identity, moments, (*before, self.directory)))
         self._log(entries)
 
     def _take_snapshots(self):
-        plan = self._plan
+        request = self._request
         self._entries: dict[str, _manifest.TableEntry] = {}
         self._states: dict[str, tuple] = {}
         base = _tip.current()
-        for table in plan.tables:
+        for table in request.tables:
             name = table.table_name
             _layout.table_directory(self._transaction.sparse, name)  # raises for a name that no directory can have
-            if plan.while_training or plan.starts_chain or plan.parent is not None:
-                native_snapshot.follow_changes(table.native, keys=plan.starts_chain or plan.parent is not None)
+            if request.while_training or request.starts_chain or request.parent is not None:
+                native_snapshot.follow_changes(table.native, keys=request.starts_chain or request.parent is not None)
             known = None if base is None else base.moments.get(name)
-            since = None if plan.parent is None else plan.parent.moments[name]
+            since = None if request.parent is None else request.parent.moments[name]
             snapshot = self._snapshots[name] = native_snapshot.Snapshot(table.native, since, known)
             self._states[name] = _live.state_of(table)
             self._entries[name] = _manifest.TableEntry(
@@ -92,7 +92,7 @@ class Saving:
                 optimizer=table.optimizer_name,
                 files={},
                 tracking=table.native.tracking,
-                table_rows=None if plan.parent is None else snapshot.table_rows,
+                table_rows=None if request.parent is None else snapshot.table_rows,
             )
 
     def _write(self, name):
@@ -111,7 +111,7 @@ class Saving:
             "saved %d tables, %d rows%s, %.1f MB in %.1f s: %s",
             len(entries),
             sum(entry.rows for entry in entries.values()),
-            "" if self._plan.parent is None else " that changed",
+            "" if self._request.parent is None else " that changed",
             sum(file.bytes for entry in entries.values() for file in entry.files.values()) / 1e6,
             time.monotonic() - self._started,
             self.directory,
@@ -119,7 +119,7 @@ class Saving:
 
 
 def explained(error: OSError, prefix: str) -> OSError:
-    """An error of the operating system, in words that tell whom it concerns."""
+    """Returns an error of the operating system in words that say which checkpoint it concerns."""
     where = f" ('{error.filename}')" if error.filename else ""
     what = (
         f"checkpoint '{prefix}' could not be saved: {error.strerror or error}{where}; no earlier checkpoint is harmed; "

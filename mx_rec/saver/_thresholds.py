@@ -10,7 +10,7 @@ from mx_rec.checkpoint._table_files import TableFiles
 
 
 def saved(table, files: TableFiles) -> Optional[Tracking]:
-    """What a checkpoint says of the tracking of `table`. ValueError if the table cannot take it."""
+    """Returns what a checkpoint says of the tracking of `table`. ValueError if the table cannot take it."""
     now, found = table.native.tracking, files.thresholds
     if found is not None and now is not None:
         if files.entry is None:  # the original has no coefficient

@@ -40,7 +40,7 @@ def set_current(tip: Optional[Tip]) -> None:
 
 
 def why_not(prefix: str, tables) -> Optional[str]:
-    """Why the checkpoint `prefix` of `tables` cannot be a delta; None if it can."""
+    """Returns why the checkpoint `prefix` of `tables` cannot be a delta; None if it can."""
     tip = current()
     if tip is None:
         return "there is no checkpoint of these tables yet that it could build on"

@@ -17,7 +17,7 @@ from mx_rec._tables import graphs
 from mx_rec._tf import checkpoints
 from mx_rec._tf.patch import Patch
 from mx_rec.reading import _steady
-from mx_rec.saver import _dense, _loading, _parked, _restoring, _warm_plan
+from mx_rec.saver import _dense, _loading, _parked, _restoring, _warm_sources
 
 __all__ = ["rows_only", "warm_start"]
 
@@ -76,7 +76,7 @@ def warm_start(
             table.native.clear()  # what it has counted, too
 
     with contextlib.ExitStack() as files, contextlib.ExitStack() as dense_files:
-        opened = [_open(source, is_rows_only, files, dense_files) for source in _warm_plan.sources_of(*settings)]
+        opened = [_open(source, is_rows_only, files, dense_files) for source in _warm_sources.sources_of(*settings)]
         # A load replaces the whole table, so only the last one counts.
         final = {found.table.table_name: (found, load) for one in opened for found, load in one.tables}
         loads = [load for _, load in final.values()]
@@ -84,25 +84,25 @@ def warm_start(
             load.verify_contents()
         with _loading.filling(loads, "warm start", prepare):
             for one in opened:
-                plan = one.plan
-                for name in plan.ignored:
+                selection = one.selection
+                for name in selection.ignored:
                     logger.warning(
-                        "warm start from '%s': the vocabulary of table '%s' is ignored", plan.source.path, name
+                        "warm start from '%s': the vocabulary of table '%s' is ignored", selection.source.path, name
                     )
-                if _wants_dense(plan):
-                    stock(one.dense_prefix, plan.selector, plan.vocab_info, plan.previous_names)
+                if _wants_dense(selection):
+                    stock(one.dense_prefix, selection.selector, selection.vocab_info, selection.previous_names)
         # TensorFlow reads the dense part when the variables of the graph are initialized.
         weakref.finalize(graph, dense_files.pop_all().close)
     for load in loads:
         load.table.warm_started = load.table.content()
-    _report([one.plan for one in opened], [(found, *_size(load)) for found, load in final.values()])
+    _report([one.selection for one in opened], [(found, *_size(load)) for found, load in final.values()])
 
 
 class _Opened(NamedTuple):
     """A checkpoint whose files are open."""
 
-    plan: _warm_plan.Plan
-    tables: list[tuple[_warm_plan.TableSource, _loading.TableLoad]]
+    selection: _warm_sources.Selection
+    tables: list[tuple[_warm_sources.TableSource, _loading.TableLoad]]
     dense_prefix: str  # that TensorFlow can read
 
 
@@ -111,29 +111,29 @@ def _open(source, is_rows_only, files, dense_files) -> _Opened:
 
     def read(version):
         with contextlib.ExitStack() as own, contextlib.ExitStack() as own_dense:
-            plan = _warm_plan.plan_of(source, version.location.sparse)
+            selection = _warm_sources.selection_of(source, version.location.sparse)
             tables = [
                 (found, _loading.open_table(found.table, found.name, found.chain, own, is_rows_only))
-                for found in plan.tables
+                for found in selection.tables
             ]
             # Without tables it does not matter which save the dense part is of.
-            dense = _dense.open_files(version.location.dense) if plan.tables and _wants_dense(plan) else None
+            dense = _dense.open_files(version.location.dense) if selection.tables and _wants_dense(selection) else None
             if dense is not None:
                 own_dense.callback(dense.close)
             version.confirm()
-            if plan.tables:
-                _restoring.check_dense(plan.tables[0].chain[-1], dense)
+            if selection.tables:
+                _restoring.check_dense(selection.tables[0].chain[-1], dense)
             for _, load in tables:
                 load.verify()
             files.push(own.pop_all())
             dense_files.push(own_dense.pop_all())
-        return _Opened(plan, tables, version.location.dense if dense is None else dense.readable)
+        return _Opened(selection, tables, version.location.dense if dense is None else dense.readable)
 
     return _steady.steadily(source.prefix, read)
 
 
-def _wants_dense(plan):
-    return plan.variables or plan.previous_names or plan.vocab_info
+def _wants_dense(selection):
+    return selection.variables or selection.previous_names or selection.vocab_info
 
 
 def _size(load):
@@ -147,17 +147,17 @@ def _size(load):
     return count, count * (8 + 4 * width)
 
 
-def _report(plans, loaded):
+def _report(selections, loaded):
     """Logs what came from where."""
     lines = []
     for found, rows, size in loaded:
         name = found.table.table_name
         origin = found.source.prefix if found.name == name else f"{found.source.prefix}: {found.name}"
         lines.append((f"table {name}", origin, f"{rows:,} rows", f"{size:,} bytes"))
-    variables = {name: (plan, found) for plan in plans for name, found in plan.variables.items()}
-    for name, (plan, found) in variables.items():
-        old = plan.previous_names.get(name, name)
-        origin = plan.source.prefix if old == name else f"{plan.source.prefix}: {old}"
+    variables = {name: (selection, found) for selection in selections for name, found in selection.variables.items()}
+    for name, (selection, found) in variables.items():
+        old = selection.previous_names.get(name, name)
+        origin = selection.source.prefix if old == name else f"{selection.source.prefix}: {old}"
         size = sum(v.dtype.base_dtype.size * (v.shape.num_elements() or 0) for v in found)
         lines.append((name, origin, "", f"{size:,} bytes"))
     widths = [max((len(line[column]) for line in lines), default=0) for column in range(4)]

@@ -26,7 +26,6 @@ from mx_rec._tf.editing import run_after
 from mx_rec._tf.notes import Note
 from mx_rec._tf.patch import Patch
 from mx_rec.checkpoint import _columns, _layout, _manifest
-from mx_rec.saver import saver
 
 _ASSET = "mx_rec_tables.txt"
 _EXPORT = Note("export")
@@ -40,7 +39,6 @@ class _Export:
     suffix: str  # of their names in the exported graphs
     note: str  # what the asset says, of this export alone
     scratch: str
-    last_saved: object  # what mx_rec.saver.export means, which this is not
     entries: dict = dataclasses.field(default_factory=dict)  # by table; when the tables are written
 
 
@@ -78,7 +76,6 @@ def _tag_and_add_meta_graph(self, meta_graph_def, tags, signature_def_map):
     export = _EXPORT.of(self)
     if export is not None:
         if not export.entries:
-            saver.set_last_sparse_dir(export.last_saved)
             export.entries = _strip(export.directory)
             shutil.rmtree(export.scratch, ignore_errors=True)
             logger.info(
@@ -135,7 +132,7 @@ def _export_of(builder):
         note = f"The tables of this model, named ...{suffix}, are in ../variables/sparse-variables.\n"
         with open(os.path.join(scratch, _ASSET), "w", encoding="utf-8") as file:
             file.write(note)
-        found = _Export(_layout.of(variables), suffix, note, scratch, saver.last_sparse_dir())
+        found = _Export(_layout.of(variables), suffix, note, scratch)
         _EXPORT.set(builder, found)
     return found
 

@@ -36,8 +36,11 @@ from mx_rec._tf.sessions import SessionInterface
 from mx_rec.checkpoint import _chain, _layout
 from mx_rec.reading import _steady
 from mx_rec.saver import _background, _checkpoint_list, _parked, _restoring, _timers, _tip
-from mx_rec.saver._saving import Plan, Saving, explained
+from mx_rec.saver._saving import Request, Saving, explained
 from mx_rec.transaction import _recovery
+
+# Where an exporter saves the variables of a model.
+_IN_MODEL = os.path.join(os.sep, tf.saved_model.VARIABLES_DIRECTORY, tf.saved_model.VARIABLES_FILENAME)
 
 
 class _Saved(Part):
@@ -52,13 +55,8 @@ class _Last(Part):
     sparse_dir: Optional[str] = None
 
 
-def set_last_sparse_dir(directory: Optional[str]) -> None:
-    """Makes `directory` the one that was saved last: the exporter of a model has saved to others in between."""
-    part(_Last).sparse_dir = directory
-
-
 def last_sparse_dir() -> Optional[str]:
-    """The directory of the tables last saved by this process, or None."""
+    """Returns the directory of the tables last saved by this process, models apart, or None."""
     return part(_Last).sparse_dir
 
 
@@ -185,8 +183,8 @@ def _save(
     try:
         _layout.make_parent(_layout.of(prefix), save_path)
         wants_delta = save_delta or _timers.wants_delta()
-        plan = _plan(prefix, step, tables, is_incremental_checkpoint, wants_delta, write_state)
-        saving = Saving(plan, write_dense)
+        request = _request(prefix, step, tables, is_incremental_checkpoint, wants_delta, write_state)
+        saving = Saving(request, write_dense)
     except OSError as error:
         raise explained(error, prefix) from error
 
@@ -199,16 +197,17 @@ def _save(
                 _record(self, saving.path, *state)
         except OSError as error:
             raise explained(error, prefix) from error
-        set_last_sparse_dir(saving.directory)
+        if write_state or not prefix.endswith(_IN_MODEL):
+            part(_Last).sparse_dir = saving.directory
 
-    if plan.while_training:
+    if request.while_training:
         _background.start(f"the save of '{prefix}'", finish)
     else:
         finish()
     return saving.path
 
 
-def _plan(prefix, step, tables, starts_chain, wants_delta, is_listed):
+def _request(prefix, step, tables, starts_chain, wants_delta, is_listed):
     """`is_listed`: the checkpoint is for TensorFlow's list of them. Others, of exporters, are written at once, and what
     init says of checkpoints is not for them."""
     config = process.config or Config()
@@ -224,7 +223,7 @@ def _plan(prefix, step, tables, starts_chain, wants_delta, is_listed):
         else:
             logger.info("checkpoint '%s' holds all rows, not what has changed: %s", prefix, reason)
     while_training = config.is_async_checkpoint and is_listed and not _background.is_foreground()
-    return Plan(prefix, step, tables, parent, starts_chain, while_training)
+    return Request(prefix, step, tables, parent, starts_chain, while_training)
 
 
 def _record(saver, path, save_dir, latest_filename, meta_graph_suffix):

@@ -87,7 +87,7 @@ def acquire(directory: str) -> None:
 
 
 def is_held(directory: str) -> bool:
-    """Whether this process is the one that saves into `directory`."""
+    """Tells whether this process is the one that saves into `directory`."""
     with part(_Locks).mutex:
         return _is_held(os.path.realpath(directory))
 
@@ -109,7 +109,7 @@ def borrowed(directory: str):
 
 
 def holder(directory: str) -> str:
-    """The process that has locked `directory`, in words."""
+    """Returns the process that has locked `directory`, in words."""
     try:
         with open(os.path.join(directory, NAME), "rb", buffering=0, opener=_open_to_read) as file:
             facts = json.loads(file.read(_LIMIT).decode())
@@ -146,7 +146,7 @@ def _has_name(handle, path):
 
 
 def _lock(directory) -> Optional[int]:
-    """The open file, locked; None if another process has locked it."""
+    """Returns the open file, locked; None if another process has locked it."""
     path = os.path.join(directory, NAME)
     while True:
         handle = _lock_file(path)

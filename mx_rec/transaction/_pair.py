@@ -64,8 +64,9 @@ class Pair:
         return manifest if manifest.dense_index_crc32c == _layout.dense_crc32c(self.dense_prefix) else None
 
     def has_predecessor(self) -> bool:
-        """Whether D holds files of the checkpoint that are not of this pair, or holds its whole dense part: a process
-        may have died before it gave the tables their name, but a part of a dense part was never a checkpoint."""
+        """Tells whether D holds files of the checkpoint that are not of this pair, or holds its whole dense part: a
+        process may have died before it gave the tables their name, but a part of a dense part was never a
+        checkpoint."""
         names = self._dense_names()
         held = [name for name in names if os.path.lexists(self._visible(name))]
         return (
@@ -129,8 +130,8 @@ class Pair:
         return os.path.join(os.path.dirname(self.sparse), name)
 
     def _dense_names(self):
-        """The files of the dense part in the order in which they are installed: the index last, as TensorFlow takes a
-        checkpoint with an index for whole."""
+        """Returns the files of the dense part in the order in which they are installed: the index last, as TensorFlow
+        takes a checkpoint with an index for whole."""
         try:
             entries = [entry.name for entry in os.scandir(self.dense) if entry.is_file(follow_symlinks=False)]
         except FileNotFoundError:
@@ -138,7 +139,7 @@ class Pair:
         return sorted(entries, key=lambda name: (name.endswith(".index"), name))
 
     def _is_installed(self, name):
-        """Whether the file in D is that of the pair, or a copy of it."""
+        """Tells whether the file in D is that of the pair, or a copy of it."""
         source, target = os.path.join(self.dense, name), self._visible(name)
         try:
             return _files.is_same(source, target) or filecmp.cmp(source, target, shallow=False)
@@ -146,7 +147,8 @@ class Pair:
             return False
 
     def _remove_other_shards(self, names):
-        """A predecessor may have had another number of data files, which the new index does not know."""
+        """Removes data files that a predecessor left: it may have had another number of them, which the new index does
+        not know."""
         pattern = re.compile(re.escape(os.path.basename(self.prefix)) + r"\.data-\d{5}-of-\d{5}")
         for name in os.listdir(os.path.dirname(self.sparse) or "."):
             if pattern.fullmatch(name) and name not in names:

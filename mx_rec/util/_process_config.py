@@ -43,7 +43,7 @@ class FeatureSpecConfig:
 
 
 class HybridManagerConfig:
-    """What the pipeline is asked to do."""
+    """The state of the pipeline, and eviction."""
 
     @property
     def freeze(self) -> bool:

@@ -140,15 +140,15 @@ class TrainParamsConfig:
         return saver.last_sparse_dir()
 
     def get_initializer(self, is_training: bool) -> Any:
-        """The op that initializes the iterator that graph modification put in place for training or for evaluation;
-        None if it replaced none, or only one-shot iterators."""
+        """Returns the op that initializes the iterator that graph modification put in place for training or for
+        evaluation; None if it replaced none, or only one-shot iterators."""
         _check.boolean("is_training", is_training)
         from mx_rec._lowering import moving
 
         return moving.initializer_of(is_training)
 
     def get_target_batch(self, is_training: bool) -> Any:
-        """The batch of the iterator that graph modification put in place; None if it replaced none. It has the
+        """Returns the batch of the iterator that graph modification put in place; None if it replaced none. It has the
         structure that was given to `sparse_lookup(batch=...)`; without that, the dataset's own."""
         _check.boolean("is_training", is_training)
         from mx_rec._lowering import moving
@@ -156,7 +156,7 @@ class TrainParamsConfig:
         return moving.batch_of(is_training)
 
     def get_training_mode_channel_id(self, is_training: bool) -> int:
-        """0 for training, 1 for evaluation."""
+        """Returns 0 for training, 1 for evaluation."""
         return 0 if _check.boolean("is_training", is_training) else 1
 
 
@@ -176,7 +176,7 @@ class SparseEmbedConfig:
         return set(self.table_instance_dict)
 
     def get_table_instance_by_name(self, name: str) -> BaseSparseEmbedding:
-        """The table of this name in the default graph; KeyError, naming those that it has, if there is none."""
+        """Returns the table of this name in the default graph; KeyError, naming those that it has, if there is none."""
         tables = self.table_instance_dict
         if name not in tables:
             from mx_rec._tables import graphs
@@ -201,7 +201,7 @@ class ConfigInitializer:
 
     @classmethod
     def get_instance(cls) -> ConfigInitializer:
-        """The instance. EnvironmentError before `init`."""
+        """Returns the one instance. EnvironmentError before `init`."""
         _process.config()
         if cls._instance is None:
             cls._instance = cls()
@@ -241,17 +241,18 @@ class ConfigInitializer:
 
 
 def get_initializer(is_training: bool) -> Any:
-    """The op that initializes the iterator that graph modification made; see `TrainParamsConfig.get_initializer`."""
+    """Returns the op that initializes the iterator that graph modification made; see
+    `TrainParamsConfig.get_initializer`."""
     return ConfigInitializer.get_instance().train_params_config.get_initializer(is_training)
 
 
 def get_target_batch(is_training: bool) -> Any:
-    """The batch of the iterator that graph modification made; see `TrainParamsConfig.get_target_batch`."""
+    """Returns the batch of the iterator that graph modification made; see `TrainParamsConfig.get_target_batch`."""
     return ConfigInitializer.get_instance().train_params_config.get_target_batch(is_training)
 
 
 def get_use_dynamic_expansion() -> bool:
-    """Whether tables grow without limit: `init(use_dynamic_expansion=...)`."""
+    """Tells whether tables grow without limit: `init(use_dynamic_expansion=...)`."""
     return _process.config().use_dynamic_expansion
 
 
@@ -266,12 +267,12 @@ def set_if_load(if_load: bool) -> None:
 
 
 def get_if_load() -> bool:
-    """What `init(if_load=...)` or `set_if_load` said."""
+    """Returns what `init(if_load=...)` or `set_if_load` said."""
     return ConfigInitializer.get_instance().if_load
 
 
 def get_train_interval() -> int:
-    """What `init(train_steps=...)` or `set_train_interval` said."""
+    """Returns what `init(train_steps=...)` or `set_train_interval` said."""
     return _process.config().train_steps
 
 
@@ -281,7 +282,7 @@ def set_train_interval(steps: int) -> None:
 
 
 def get_eval_steps() -> int:
-    """What `init(eval_steps=...)` or `set_eval_steps` said."""
+    """Returns what `init(eval_steps=...)` or `set_eval_steps` said."""
     return _process.config().eval_steps
 
 
@@ -296,22 +297,22 @@ def set_ascend_global_hashtable_collection(name: str) -> None:
 
 
 def get_ascend_global_hashtable_collection() -> str:
-    """The name of the graph collection that holds the tables' anchor variables."""
+    """Returns the name of the graph collection that holds the tables' anchor variables."""
     return ConfigInitializer.get_instance().train_params_config.ascend_global_hashtable_collection
 
 
 def export_table_name_set() -> set[str]:
-    """The names of all tables of the default graph."""
+    """Returns the names of all tables of the default graph."""
     return ConfigInitializer.get_instance().sparse_embed_config.table_name_set
 
 
 def get_host_pipeline_ops() -> Any:
-    """The ops that scripts run beside the training step (mx_rec/util/ops.py)."""
+    """Returns the ops that scripts run beside the training step (mx_rec/util/ops.py)."""
     from mx_rec.util.ops import import_host_pipeline_ops
 
     return import_host_pipeline_ops()
 
 
 def clear_channel(is_train_channel: bool = False) -> None:
-    """Nothing to clear: prepared batches live in the dataset's own buffers and change no table."""
+    """Does nothing: prepared batches live in the dataset's own buffers and change no table."""
     _check.boolean("is_train_channel", is_train_channel)

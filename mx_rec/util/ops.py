@@ -10,7 +10,7 @@ __all__ = ["import_host_pipeline_ops"]
 
 
 def import_host_pipeline_ops(so_pkg_name: str = "libasc_ops.so") -> "type[_HostPipelineOps]":
-    """The ops `set_threshold`, `return_timestamp` and `clear_channel`, as attributes of what is returned.
+    """Returns the ops `set_threshold`, `return_timestamp` and `clear_channel`, as attributes of what is returned.
 
     `so_pkg_name` is the original's library; the ops are part of mx_rec here, so it is checked and not used.
     """
@@ -22,8 +22,8 @@ def import_host_pipeline_ops(so_pkg_name: str = "libasc_ops.so") -> "type[_HostP
 class _HostPipelineOps:
     @staticmethod
     def set_threshold(input: Any, emb_name: str = "", ids_name: str = "", name: Optional[str] = None) -> Any:
-        """An op that sets the access threshold of a table from the next step on; it gives the number of tables it
-        changed.
+        """Returns an op that sets the access threshold of a table from the next step on; it gives the number of tables
+        it changed.
 
         Args:
             input: the threshold, an int32 scalar or a number from 0; 0 lets every key in.
@@ -41,13 +41,13 @@ class _HostPipelineOps:
 
     @staticmethod
     def return_timestamp(input: Any, name: Optional[str] = None) -> Any:
-        """The time of the machine in seconds, an int64 scalar, for data that carry no timestamp. `input`: any int64
-        tensor; the time is read anew for each of its values."""
+        """Returns the time of the machine in seconds, an int64 scalar, for data that carry no timestamp. `input`: any
+        int64 tensor; the time is read anew for each of its values."""
         return control.timestamp(input, name)
 
     @staticmethod
     def clear_channel(channel_id: int = 0, name: Optional[str] = None) -> Any:
-        """An op that does nothing: prepared batches live in the dataset's own buffers and change no table."""
+        """Returns an op that does nothing: prepared batches live in the dataset's own buffers and change no table."""
         import tensorflow as tf
 
         _check.integer("channel_id", channel_id, 0, 1)

@@ -4,7 +4,7 @@ from typing import Any
 
 
 def get_dense_and_sparse_variable() -> tuple[list[Any], list[Any]]:
-    """(dense variables, sparse variables) of the default graph.
+    """Returns (dense variables, sparse variables) of the default graph.
 
     Dense: TensorFlow's trainable variables. Sparse: one anchor variable per table, which stands for the table in
     `tf.gradients` and in the sparse optimizer's `apply_gradients`.

@@ -132,15 +132,15 @@ class NumValidator(Validator):
             self._require(lambda: value in constrained_options, f"one of {constrained_options}")
 
     def check_value(self):
-        """Both limits are good values."""
+        """Checks the value; both limits are good values."""
         return self._within(lambda low, value: low <= value, lambda value, high: value <= high, "[]")
 
     def check_value_for_open_interval(self):
-        """Neither limit is a good value."""
+        """Checks the value; neither limit is a good value."""
         return self._within(lambda low, value: low < value, lambda value, high: value < high, "()")
 
     def check_value_for_left_open_interval(self):
-        """The upper limit is a good value."""
+        """Checks the value; the upper limit is a good value."""
         return self._within(lambda low, value: low < value, lambda value, high: value <= high, "(]")
 
     def _within(self, is_above, is_below, brackets):

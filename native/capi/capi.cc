@@ -6,6 +6,7 @@
 
 #include "base/heap.h"
 #include "capi/error.h"
+#include "table/assign_embeddings.h"
 #include "table/eviction.h"
 #include "table/registry.h"
 
@@ -233,7 +234,7 @@ int mxrec_table_write(const char* name, const int64_t* keys, int64_t n, const fl
 int mxrec_table_assign(const char* name, const int64_t* keys, int64_t n, const float* embeddings) {
   return mxrec::WithTable(name, [&](Table& table) {
     table.CountMutation();
-    return table.AssignEmbeddings(keys, n, embeddings);
+    return mxrec::AssignEmbeddings(&table, keys, n, embeddings);
   });
 }
 

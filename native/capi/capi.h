@@ -61,7 +61,7 @@ int mxrec_table_read(const char* name, const int64_t* keys, int64_t n, float* ou
 // Adds or replaces rows: values [n, dim * (1 + slots)].
 int mxrec_table_write(const char* name, const int64_t* keys, int64_t n, const float* values);
 
-// Gives keys, none of them twice, the embeddings [n, dim] (table.h: AssignEmbeddings).
+// Gives keys, none of them twice, the embeddings [n, dim] (assign_embeddings.h).
 int mxrec_table_assign(const char* name, const int64_t* keys, int64_t n, const float* embeddings);
 
 // All keys, in the table's own order: out [capacity]; *n receives the number of keys, which may exceed capacity (then

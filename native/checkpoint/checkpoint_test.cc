@@ -307,6 +307,19 @@ TEST_F(Checkpoint, SlotsWithoutAColumnStartAtTheirInitialValue) {
   EXPECT_EQ(Content(*plain), (Rows{{1, {1.0f, 1.25f}}}));
 }
 
+TEST_F(Checkpoint, RowsAloneAreLoadedFromFilesThatListMore) {
+  auto table = MakeTable(2, kTwoSlots);
+  Put(table.get(), 7, 1.0f);
+  Save(*table);
+  auto copy = MakeTable(2, kTwoSlots);
+  std::unique_ptr<TableReader> reader;
+  const ReadScope scope = {true, files_};
+  ASSERT_TRUE(TableReader::Open(Env::Posix(), directory_, *copy, false, &reader, scope).ok());
+  const Status status = reader->Load(copy.get(), files_, SerialFor());
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(Content(*copy), (Rows{{7, {1.0f, 1.25f, 0.0f, 0.0f, 0.5f, 0.5f}}}));
+}
+
 TEST_F(Checkpoint, AKeyThatOccursTwiceIsNamed) {
   auto table = MakeTable(1, {});
   for (int64_t n : {int64_t{2}, int64_t{100000}}) {

@@ -277,7 +277,7 @@ Status TableReader::LoadValues(Table* table, const std::vector<CheckpointFile>& 
   MXREC_RETURN_IF_ERROR(LoadRows(table, source, is_delta_, parallel, expected.empty() ? nullptr : &sums));
   for (const CheckpointFile& file : expected) {
     for (size_t c = 1; c < columns_.size(); ++c) {
-      if (file.name != DataFile(columns_[c].name)) continue;
+      if (source.columns[c - 1] == nullptr || file.name != DataFile(columns_[c].name)) continue;
       MXREC_RETURN_IF_ERROR(CheckSum(Path(file.name), file, sums[c - 1]));
     }
   }

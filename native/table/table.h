@@ -1,5 +1,6 @@
 // Table: the rows of one sparse feature space, found by 64-bit key. Joins key index, row store and initializer;
-// everything a step does to rows goes through here. Beside it: bulk_loader.h adds many rows at once, snapshot.h saves.
+// everything a step does to rows goes through here. Beside it: bulk_loader.h and assign_embeddings.h set many rows at
+// once, snapshot.h saves.
 //
 // Keys are split by hash into shards, a power of two fixed at creation. A shard's index and its share of the row store
 // are guarded by the shard's reader-writer lock; there is no lock over the whole table, and none is held while rows
@@ -181,12 +182,6 @@ class Table {
   // Adds or replaces one row: parts[0] is its embedding, parts[1 + s] its slot s, [dim] floats each. A null part stays
   // as it is; in a new row it has its initial value.
   Status Assign(int64_t key, const float* const* parts);
-
-  // Gives `n` keys, none of them twice, the embeddings [n, dim]. Rows that are there keep their slots and what is known
-  // of them; new ones have initial slots, and count as used in the table's present step. If the table, the memory or a
-  // disk is full, that is an error and every key stays as it was, as far as that disk lets it.
-  // REQUIRES: no step is running.
-  Status AssignEmbeddings(const int64_t* keys, int64_t n, const float* embeddings);
 
   // Copies `key`'s embedding and slots to out[dim * (1 + slots)]; zeros and *found = false if it has no row.
   Status Read(int64_t key, float* out, bool* found) const;

@@ -56,48 +56,6 @@ Status Table::Assign(int64_t key, const float* const* parts) {
   return Status();
 }
 
-Status Table::AssignEmbeddings(const int64_t* keys, int64_t n, const float* embeddings) {
-  const int64_t dim = config_.dim;
-  std::vector<int64_t> places(n);
-  HintAny(keys, n, places.data());
-  const int64_t fresh = std::count(places.begin(), places.end(), int64_t{-1});
-  MXREC_RETURN_IF_ERROR(Claim(fresh));
-  Release(fresh);  // Assign claims its own; nobody else does meanwhile
-
-  std::vector<float> before((n - fresh) * dim), row(layout().stride());
-  float* old = before.data();
-  for (int64_t i = 0; i < n; ++i) {
-    if (places[i] < 0) continue;
-    bool is_found;
-    MXREC_RETURN_IF_ERROR(Read(keys[i], row.data(), &is_found));
-    old = std::copy_n(row.data(), dim, old);
-  }
-
-  std::vector<const float*> parts(1 + layout().slots().size(), nullptr);
-  for (int64_t i = 0; i < n; ++i) {
-    parts[0] = embeddings + i * dim;
-    Status status = Assign(keys[i], parts.data());
-    if (status.ok() && places[i] < 0 && history_ != nullptr) {
-      RowFacts facts = Facts(keys[i]);
-      facts.step = history_->step();
-      status = SetFacts(keys[i], facts);
-    }
-    if (status.ok()) continue;
-    old = before.data();
-    for (int64_t j = 0; j <= i; ++j) {
-      if (places[j] < 0) {
-        Erase(keys + j, 1);
-      } else {
-        parts[0] = old;
-        (void)Assign(keys[j], parts.data());  // as far as the disk lets it
-        old += dim;
-      }
-    }
-    return status;
-  }
-  return Status();
-}
-
 Status Table::Read(int64_t key, float* out, bool* found) const {
   const uint64_t hash = HashKey(key);
   const Shard& s = shards_[ShardOf(hash)];

@@ -1,6 +1,7 @@
 // Tables with rows on disk when the disk fails.
 #include <gtest/gtest.h>
 
+#include "table/assign_embeddings.h"
 #include "table/eviction.h"
 #include "table/tier_fixture.h"
 
@@ -110,7 +111,8 @@ TEST_F(TierFault, EmbeddingsThatCannotBeAssignedForADiskThatFailsOnceLeaveNoTrac
     for (const int64_t at : {0, 3, 20}) {
       SCOPED_TRACE(testing::Message() << fault.name << ", number " << at);
       env_.Fail(fault, at, 1);
-      const Status status = table->AssignEmbeddings(keys.data(), static_cast<int64_t>(keys.size()), embeddings.data());
+      const Status status =
+          AssignEmbeddings(table.get(), keys.data(), static_cast<int64_t>(keys.size()), embeddings.data());
       env_.Lift();
       EXPECT_EQ(env_.failures(), 1);
       ASSERT_EQ(status.code(), fault.code) << status.message();
@@ -118,7 +120,7 @@ TEST_F(TierFault, EmbeddingsThatCannotBeAssignedForADiskThatFailsOnceLeaveNoTrac
       ExpectNumbersAddUp(*table, static_cast<int64_t>(rows.size()));
     }
   }
-  ASSERT_TRUE(table->AssignEmbeddings(keys.data(), static_cast<int64_t>(keys.size()), embeddings.data()).ok());
+  ASSERT_TRUE(AssignEmbeddings(table.get(), keys.data(), static_cast<int64_t>(keys.size()), embeddings.data()).ok());
 }
 
 TEST_F(TierFault, OfSeveralTablesNoneIsTouchedByAStepThatFailsInOne) {

@@ -4,10 +4,7 @@
 // file in the model's directory of assets, wherever that is now; the tables lie in ../variables/sparse-variables.
 // Their names contain a number of the export, so a process may load several models, and train one besides. Loading a
 // model again finds its tables there and leaves them alone: nothing changes them.
-#include <mutex>
-
-#include "checkpoint/reader.h"
-#include "table/registry.h"
+#include "checkpoint/served_tables.h"
 #include "tf/border.h"
 
 namespace mxrec {
@@ -40,36 +37,43 @@ std::string Parent(const std::string& path) {
 class ServeOp : public Kernel {
  public:
   explicit ServeOp(OpKernelConstruction* c) : Kernel(c) {
-    std::vector<int64_t> table_of_file, bytes, crc32c, table_of_padding, padding_keys;
-    std::vector<std::string> files;
-    OP_REQUIRES_OK(c, c->GetAttr("tables", &tables_));
-    OP_REQUIRES_OK(c, c->GetAttr("directories", &directories_));
-    OP_REQUIRES_OK(c, c->GetAttr("dims", &dims_));
-    OP_REQUIRES_OK(c, c->GetAttr("rows", &rows_));
+    std::vector<int64_t> dims, rows, table_of_file, bytes, crc32c, table_of_padding, padding_keys;
+    std::vector<std::string> tables, directories, files;
+    OP_REQUIRES_OK(c, c->GetAttr("tables", &tables));
+    OP_REQUIRES_OK(c, c->GetAttr("directories", &directories));
+    OP_REQUIRES_OK(c, c->GetAttr("dims", &dims));
+    OP_REQUIRES_OK(c, c->GetAttr("rows", &rows));
     OP_REQUIRES_OK(c, c->GetAttr("table_of_file", &table_of_file));
     OP_REQUIRES_OK(c, c->GetAttr("files", &files));
     OP_REQUIRES_OK(c, c->GetAttr("bytes", &bytes));
     OP_REQUIRES_OK(c, c->GetAttr("crc32c", &crc32c));
     OP_REQUIRES_OK(c, c->GetAttr("table_of_padding", &table_of_padding));
     OP_REQUIRES_OK(c, c->GetAttr("padding_keys", &padding_keys));
-    const size_t count = tables_.size();
-    OP_REQUIRES(c, count == directories_.size() && count == dims_.size() && count == rows_.size(),
+    const size_t count = tables.size();
+    OP_REQUIRES(c, count == directories.size() && count == dims.size() && count == rows.size(),
                 absl::InvalidArgumentError("tables, directories, dims and rows must have equal lengths"));
     OP_REQUIRES(c,
                 files.size() == table_of_file.size() && files.size() == bytes.size() && files.size() == crc32c.size(),
                 absl::InvalidArgumentError("files, table_of_file, bytes and crc32c must have equal lengths"));
-    OP_REQUIRES_OK(c, CheckAttribute("dims", dims_, 1, kMaxDim));
-    OP_REQUIRES_OK(c, CheckAttribute("rows", rows_, 0, INT64_MAX));
+    OP_REQUIRES_OK(c, CheckAttribute("dims", dims, 1, kMaxDim));
+    OP_REQUIRES_OK(c, CheckAttribute("rows", rows, 0, INT64_MAX));
     OP_REQUIRES(c, table_of_padding.size() == padding_keys.size(),
                 absl::InvalidArgumentError("table_of_padding and padding_keys must have equal lengths"));
     OP_REQUIRES_OK(c, CheckAttribute("table_of_padding", table_of_padding, 0, static_cast<int64_t>(count) - 1));
-    padding_.resize(count);
-    for (size_t i = 0; i < padding_keys.size(); ++i) padding_[table_of_padding[i]].push_back(padding_keys[i]);
-    expected_.resize(count);
+    tables_.resize(count);
+    for (size_t t = 0; t < count; ++t) {
+      tables_[t].config.name = tables[t];
+      tables_[t].config.dim = static_cast<int>(dims[t]);
+      tables_[t].config.expected_rows = rows[t];
+      tables_[t].directory = directories[t];
+    }
+    for (size_t i = 0; i < padding_keys.size(); ++i) {
+      tables_[table_of_padding[i]].config.padding_keys.push_back(padding_keys[i]);
+    }
     for (size_t i = 0; i < files.size(); ++i) {
       OP_REQUIRES(c, table_of_file[i] >= 0 && table_of_file[i] < static_cast<int64_t>(count),
                   absl::InvalidArgumentError("table_of_file is out of range"));
-      expected_[table_of_file[i]].push_back({files[i], bytes[i], static_cast<uint32_t>(crc32c[i])});
+      tables_[table_of_file[i]].files.push_back({files[i], bytes[i], static_cast<uint32_t>(crc32c[i])});
     }
   }
 
@@ -77,34 +81,13 @@ class ServeOp : public Kernel {
     OP_REQUIRES(
         c, c->input(0).dims() == 0,
         absl::InvalidArgumentError("the asset must be one path, got shape " + c->input(0).shape().DebugString()));
-    static std::mutex loading;
-    std::lock_guard<std::mutex> lock(loading);
     const std::string asset(c->input(0).scalar<tensorflow::tstring>()());
-    const std::string root = Parent(Parent(asset)) + "/variables/sparse-variables/";
-    for (size_t t = 0; t < tables_.size(); ++t) {
-      OP_REQUIRES_OK(c, ToTensorFlow(Load(t, root + directories_[t], PoolFor(c))));
-    }
+    const std::string root = Parent(Parent(asset)) + "/variables/sparse-variables";
+    OP_REQUIRES_OK(c, ToTensorFlow(LoadServed(Env::Posix(), root, tables_, &Registry::Global(), PoolFor(c))));
   }
 
  private:
-  Status Load(size_t t, const std::string& directory, const ParallelFor& parallel) const {
-    TableConfig config;
-    config.name = tables_[t];
-    config.dim = static_cast<int>(dims_[t]);
-    config.expected_rows = rows_[t];
-    config.padding_keys = padding_[t];
-    std::shared_ptr<Table> table;
-    MXREC_RETURN_IF_ERROR(Registry::Global().FindOrCreate(config, &table));
-    if (table->inserted() > 0) return Status();  // loaded before
-    std::unique_ptr<TableReader> reader;
-    MXREC_RETURN_IF_ERROR(TableReader::Open(Env::Posix(), directory, *table, false, &reader));
-    return reader->Load(table.get(), expected_[t], parallel);
-  }
-
-  std::vector<std::string> tables_, directories_;
-  std::vector<int64_t> dims_, rows_;
-  std::vector<std::vector<CheckpointFile>> expected_;
-  std::vector<std::vector<int64_t>> padding_;  // of each table
+  std::vector<ServedTable> tables_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("MxrecServe").Device(tensorflow::DEVICE_CPU), ServeOp);

@@ -26,7 +26,7 @@ def get_asc_insert_func(
     dump_graph: bool = False,
     **unknown: Never,
 ) -> Callable[..., Any]:
-    """A function for `dataset.map` that prepares batches ahead of the training step. Map it after `.batch()`.
+    """Returns a function for `dataset.map` that prepares batches ahead of the training step. Map it after `.batch()`.
 
     Give either `tgt_key_specs` (a FeatureSpec or a list of them) or `args_index_list` and `table_names` (equal lists:
     positions in a tuple batch and the tables they read). `is_training`: whether the batches will be trained on.

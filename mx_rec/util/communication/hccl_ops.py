@@ -25,22 +25,22 @@ def get_rank_id() -> int:
 
 
 def get_rank_size() -> int:
-    """The number of ranks: what the MPI launcher says, or 1."""
+    """Returns the number of ranks: what the MPI launcher says, or 1."""
     return rank_size()
 
 
 def get_device_id() -> int:
-    """The rank's number on its host: the device an accelerator script would bind to."""
+    """Returns the rank's number on its host: the device an accelerator script would bind to."""
     return local_rank_id()
 
 
 def get_local_rank_size() -> int:
-    """The number of ranks on this machine: what the MPI launcher says, or 1."""
+    """Returns the number of ranks on this machine: what the MPI launcher says, or 1."""
     return local_rank_size()
 
 
 def allreduce(tensor, reduction="sum", fusion=1, fusion_id=-1, group=_WORLD):
-    """The sum (or prod, max, min) of `tensor` over all ranks."""
+    """Returns the sum (or prod, max, min) of `tensor` over all ranks."""
     if reduction not in _REDUCTIONS:
         raise ValueError(f"`reduction` must be one of {', '.join(_REDUCTIONS)}, got {reduction!r}")
     check_ranks()
@@ -48,13 +48,13 @@ def allreduce(tensor, reduction="sum", fusion=1, fusion_id=-1, group=_WORLD):
 
 
 def broadcast(tensors, root_rank=0, fusion=2, fusion_id=0, group=_WORLD):
-    """The tensors of rank `root_rank`, on every rank."""
+    """Returns the tensors of rank `root_rank`, on every rank."""
     if not 0 <= root_rank < rank_size():
         raise ValueError(f"`root_rank` must be in [0, {rank_size() - 1}], got {root_rank!r}")
     return tensors
 
 
 def allgather(tensor, rank_size=1, group=_WORLD, fusion=0, fusion_id=-1):
-    """The ranks' tensors, concatenated along the first axis."""
+    """Returns the ranks' tensors, concatenated along the first axis."""
     check_ranks()
     return tensor

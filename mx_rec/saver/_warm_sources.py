@@ -93,7 +93,7 @@ def _prefix(path):
 
 
 @dataclasses.dataclass
-class Plan:
+class Selection:
     """What comes from one source: tables, and variables as TensorFlow's own warm start takes them."""
 
     source: Source
@@ -105,7 +105,7 @@ class Plan:
     ignored: list[str]  # vocabularies that name tables
 
 
-def plan_of(source: Source, directory: str) -> Plan:
+def selection_of(source: Source, directory: str) -> Selection:
     """What the settings take of `source`, whose tables are in `directory`. ValueError if something is selected that is
     not there, or nothing at all."""
     known = graphs.state().tables
@@ -119,7 +119,7 @@ def plan_of(source: Source, directory: str) -> Plan:
             f"warm start from '{source.path}': `var_name_to_prev_var_name` renames the tables {unused}, which "
             f"`vars_to_warm_start`={source.selector!r} does not select"
         )
-    return Plan(
+    return Selection(
         source,
         [_table_source(known[name], source, directory) for name in names],
         selector,
