@@ -1,0 +1,142 @@
+"""A checkpoint in which any one byte was changed, or any one file cut: a restore names the file and changes nothing, or
+the byte did not matter and what comes back is what was saved."""
+
+import os
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from mx_rec.core.asc.helper import FeatureSpec, get_asc_insert_func
+from mx_rec.core.asc.manager import start_asc_pipeline
+from mx_rec.core.embedding import sparse_lookup
+from mx_rec.optimizers import lazy_adam
+from tests.shared import model
+
+v1 = tf.compat.v1
+DIM, KEYS = 2, np.arange(8, dtype=np.int64) - 3
+
+
+class Trained:
+    """Table `a`, which counts its keys and refuses the rarer ones, table `b`, which does not, and a dense variable."""
+
+    def __init__(self):
+        random = np.random.RandomState(0)
+        tables = {name: model.table(name, dim=DIM, rows=100) for name in "ab"}
+        specs = {"a": FeatureSpec("a", access_threshold=8, eviction_threshold=50, faae_coefficient=3)}
+        specs["b"] = FeatureSpec("b")
+        data = {name: random.choice(KEYS[:5], (10, 4)) for name in tables}
+        data["time"] = np.arange(10, dtype=np.int64) + 1000
+        insert = get_asc_insert_func([*specs.values(), FeatureSpec("time", is_timestamp=True)])
+        dataset = tf.data.Dataset.from_tensor_slices(data).map(insert)
+        batch = v1.data.make_one_shot_iterator(dataset).get_next()
+        self.tables = tables
+        self.weight = v1.get_variable("w", initializer=np.ones(DIM, np.float32))
+        embedded = sum(sparse_lookup(tables[name], specs[name], batch=batch) for name in tables)
+        variables = [self.weight, *(table.variable for table in tables.values())]
+        gradients = tf.gradients(tf.reduce_sum(tf.square(embedded * self.weight - 1.0)), variables)
+        self.step = tf.group(
+            v1.train.GradientDescentOptimizer(0.01).apply_gradients([(gradients[0], self.weight)]),
+            lazy_adam.create_hash_optimizer(0.1).apply_gradients(list(zip(gradients[1:], variables[1:]))),
+        )
+        self.dense = [v for v in v1.global_variables() if v.shape.num_elements() != 0]
+        start_asc_pipeline()
+        self.saver = v1.train.Saver()
+        self.session = v1.Session()
+        self.session.run(v1.global_variables_initializer())
+
+    def state(self):
+        """All that a checkpoint holds, as bytes that can be compared."""
+        found = [np.asarray(value).tobytes() for value in self.session.run(self.dense)]
+        for table in self.tables.values():
+            found += [array.tobytes() for array in model.dump(table)]
+            found.append(table.native.tracking)
+            if table.native.tracking is not None:
+                found += [array.tobytes() for array in table.native.history(KEYS)]
+        return found
+
+    def save(self, directory):
+        return self.saver.save(self.session, str(directory / "model"), global_step=1)
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory):
+    """(model, checkpoint, its state, another checkpoint, its state): the other one is in memory when a test begins."""
+    directory = tmp_path_factory.mktemp("damage")
+    with model.process():
+        trained = Trained()
+        for _ in range(2):
+            trained.session.run(trained.step)
+        saved = trained.save(directory / "one"), trained.state()
+        assert trained.tables["a"].stats()["candidates"] > 0 < trained.tables["a"].size()
+        for _ in range(3):
+            trained.session.run(trained.step)
+        other = trained.save(directory / "other"), trained.state()
+        assert saved[1] != other[1]
+        yield trained, *saved, *other
+        trained.session.close()
+
+
+def flips(content):
+    """`content` with one bit of one byte changed, for every byte: its last bit, which makes other digits of digits, and
+    another one."""
+    others = np.random.RandomState(1).randint(1, 8, len(content))
+    for at, other in enumerate(others):
+        for bit in (0, other):
+            yield f"bit {bit} of byte {at}", content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :]
+
+
+def cuts(content):
+    """`content` cut at every length."""
+    for length in range(len(content)):
+        yield f"cut at {length}", content[:length]
+
+
+def columns(table):
+    usual = ["key", "embedding", "LazyAdam_momentum", "LazyAdam_velocity"]
+    return usual + (["table_2_threshold", "history_record", "last_step"] if table == "a" else [])
+
+
+FILES = [f"sparse-model-1/{t}/{c}/slice.{kind}" for t in "ab" for c in columns(t) for kind in ("data", "attribute")]
+DENSE = ["model-1.index", "model-1.data-00000-of-00001"]
+
+
+def test_these_are_all_files(scene):
+    directory = pathlib.Path(scene[1]).parent
+    found = {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
+    assert found == {*FILES, *DENSE, "sparse-model-1/manifest.json", "model-1.meta", "checkpoint", ".mx_rec-lock"}
+
+
+@pytest.mark.parametrize("harm", [flips, cuts])
+@pytest.mark.parametrize("files", [["sparse-model-1/manifest.json"], FILES, DENSE], ids=["manifest", "tables", "dense"])
+def test_damage_is_told_or_does_not_matter(files, harm, scene):
+    trained, path, saved, other_path, other = scene
+    trained.saver.restore(trained.session, other_path)
+    refused = 0
+    for file in files:
+        target = os.path.join(os.path.dirname(path), file)
+        with open(target, "rb") as stream:
+            good = stream.read()
+        assert good, f"{file} is to be harmed"
+        try:
+            for what, bad in harm(good):
+                with open(target, "wb") as stream:
+                    stream.write(bad)
+                try:
+                    trained.saver.restore(trained.session, path)
+                except (ValueError, tf.errors.OpError) as error:
+                    refused += 1
+                    # TensorFlow names the data files by their prefix.
+                    name = path if file == DENSE[1] else target
+                    assert name in str(error), f"{file}, {what}: {error}"
+                    assert trained.state() == other, f"{file}, {what}: refused, but something has changed"
+                else:
+                    assert trained.state() == saved, f"{file}, {what}: restored other data"
+                    trained.saver.restore(trained.session, other_path)
+        finally:
+            with open(target, "wb") as stream:
+                stream.write(good)
+    assert refused > 0
+    trained.saver.restore(trained.session, path)
+    assert trained.state() == saved
