@@ -1,5 +1,6 @@
-"""What the tests share: a quiet TensorFlow, and a freshly started mx_rec."""
+"""What all tests share: a quiet TensorFlow, and fixtures. Other things that they share are in tests/shared."""
 
+import logging
 import os
 
 import pytest
@@ -14,6 +15,37 @@ def started():
 
     with model.process() as graph:
         yield graph
+
+
+@pytest.fixture
+def installed():
+    """TensorFlow's Savers joined by ours, in a new default graph; no table is left when the test ends."""
+    import tensorflow as tf
+
+    from mx_rec._native import table as native_table
+    from mx_rec._process import process
+    from mx_rec._tf import patches
+
+    patches.install()
+    with tf.Graph().as_default():  # else TensorFlow 2 runs a Saver eagerly
+        yield
+    process.end()
+    native_table.clear_all()
+
+
+@pytest.fixture
+def log():
+    """The package's log lines, (level, text) each."""
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append((record.levelname, record.getMessage()))
+    logger = logging.getLogger("mx_rec")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield lines
+    logger.removeHandler(handler)
+    logger.setLevel(level)
 
 
 @pytest.fixture(params=[False, True], ids=["limited", "expanding"])

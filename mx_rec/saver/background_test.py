@@ -14,13 +14,13 @@ from mx_rec._native.snapshot import Snapshot
 from mx_rec._process import process
 from mx_rec._tf import patches
 from mx_rec.saver import export, wait
-from mx_rec.saver.incremental_test import assert_restores, contents, kinds, read, save
-from mx_rec.saver.saver_test import Model, fill, hidden_names, installed, native
 from mx_rec.transaction import _lock
 from mx_rec.util.initialize import init, terminate_config_initializer
+from tests.shared.checkpoint_files import hidden_names, kinds, rows_of
+from tests.shared.saver_model import Model, assert_restores, contents, fill, native, save
 
 v1 = tf.compat.v1
-__all__ = ["installed"]
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 def start():
@@ -89,7 +89,7 @@ def test_the_checkpoint_has_the_bits_of_the_instant(delta, gate, tmp_path):
     assert contents(model) == after
     assert latest(tmp_path) == str(tmp_path / "model-2")
     if delta:
-        rows, gone = read(tmp_path / "delta-sparse-model-2")
+        rows, gone = rows_of(tmp_path / "delta-sparse-model-2")
         assert (set(rows), set(gone)) == (set(range(100, 200)), set(range(50)))
     save(model, tmp_path, 3)
     wait()
@@ -248,7 +248,7 @@ def test_a_failure_is_told_once_and_made_up_for(where, failing):
     expected = contents(model)
     save(model, directory, 4)
     wait()
-    rows, gone = read(directory / "delta-sparse-model-4")
+    rows, gone = rows_of(directory / "delta-sparse-model-4")
     assert (set(rows), set(gone)) == (set(range(100, 9000)), {1, 2, 3, 4})
     assert_restores(directory / "model-4", ("user",), expected=expected)
 

@@ -10,12 +10,13 @@ import pytest
 import tensorflow as tf
 
 from mx_rec.checkpoint import _layout, _manifest, _owner
-from mx_rec.saver.saver_test import Model, hidden_names, installed, tree
 from mx_rec.transaction import _recovery
 from mx_rec.transaction._pair import Pair
 from mx_rec.transaction._transaction import Transaction
+from tests.shared.checkpoint_files import hidden_names, tree
+from tests.shared.saver_model import Model
 
-__all__ = ["installed"]
+pytestmark = pytest.mark.usefixtures("installed")
 
 v1 = tf.compat.v1
 HERE = _owner.host()

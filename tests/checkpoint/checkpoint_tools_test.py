@@ -18,14 +18,12 @@ from mx_rec.cli import diff
 from mx_rec.cli._steadily import steadily
 from mx_rec.reading import _finding, _reading
 from mx_rec.saver import export, sparse
-from mx_rec.saver.incremental_test import crc32c
 from tests.shared import model, training
-from tests.tables import admission_test
+from tests.shared.checkpoint_files import SLOTS, crc32c, files_of, flip, state_of, write_original
+from tests.shared.tool_checkpoints import STEPS
 
 v1 = tf.compat.v1
 
-SLOTS = ["LazyAdam_momentum", "LazyAdam_velocity"]
-STEPS = (3, 6, 9)
 GONE = 2**22 + 1  # above any process's number
 
 
@@ -36,67 +34,6 @@ def read(directory, table):
     columns = [path.name for path in folder.iterdir() if path.name == "embedding" or path.name.startswith("Lazy")]
     floats = {name: np.fromfile(folder / name / "slice.data", np.float32).reshape(len(keys), -1) for name in columns}
     return {key: {name: array[i] for name, array in floats.items()} for i, key in enumerate(keys.tolist())}
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory):
-    """A directory with the checkpoints of STEPS, and the rows of each as the tables had them in memory."""
-    directory, rows = tmp_path_factory.mktemp("run"), {}
-    with training.Run(model.batches(STEPS[-1])) as run:
-        saver = v1.train.Saver(max_to_keep=10)
-        for step in range(1, STEPS[-1] + 1):
-            run.session.run(run.step)
-            if step in STEPS:
-                saver.save(run.session, str(directory / "model"), global_step=step)
-                rows[step] = run.model.rows()
-    return directory, rows
-
-
-@pytest.fixture
-def run(original, tmp_path):
-    """A copy of that directory. Its state file names the place where it was made, as after any copy."""
-    shutil.copytree(original[0], tmp_path / "run")
-    return tmp_path / "run"
-
-
-@pytest.fixture(scope="module")
-def counted_original(tmp_path_factory):
-    """A checkpoint of table `t`, which counts its keys; and what it knows of them: {key: (count, time, step)}."""
-    directory = tmp_path_factory.mktemp("counted")
-    data = admission_test.stream(20, 11)
-    keys = admission_test.keys_and_counts(data)[0]
-    with model.process():
-        trainer = admission_test.train_all(data, access_threshold=4, eviction_threshold=60, faae_coefficient=3)
-        v1.train.Saver().save(trainer.session, str(directory / "model"), global_step=20)
-        known = dict(zip(keys.tolist(), zip(*(column.tolist() for column in trainer.table.native.history(keys)))))
-        rows = trainer.table.native.keys().tolist()
-    return directory, known, rows
-
-
-@pytest.fixture
-def counted(counted_original, tmp_path):
-    shutil.copytree(counted_original[0], tmp_path / "counted")
-    return (tmp_path / "counted", *counted_original[1:])
-
-
-def flip(path, at=-1):
-    content = bytearray(path.read_bytes())
-    content[at] ^= 0x10
-    path.write_bytes(content)
-
-
-def files_of(directory):
-    return sorted(path for path in directory.rglob("slice.*") if path.stat().st_size)
-
-
-def write_original(directory, keys, dim=2, table="t"):
-    """A directory as the original SDK writes it: no manifest."""
-    folder = directory / table
-    rows = np.arange(len(keys) * dim, dtype=np.float32)
-    for column, data, attribute in (("key", np.array(keys, np.int64), [8]), ("embedding", rows, [dim, 4])):
-        (folder / column).mkdir(parents=True)
-        data.tofile(folder / column / "slice.data")
-        np.array([len(keys), *attribute], np.int64).tofile(folder / column / "slice.attribute")
 
 
 # ---- Which checkpoint a path means.
@@ -577,12 +514,6 @@ def test_compare_agrees_with_dicts(seed, monkeypatch):
 
 
 # ---- prune.
-
-
-def state_of(directory):
-    state = tf.train.get_checkpoint_state(str(directory))
-    names = [os.path.basename(path) for path in state.all_model_checkpoint_paths]
-    return os.path.basename(state.model_checkpoint_path), names
 
 
 def steps_of(directory):

@@ -7,8 +7,8 @@ import shutil
 import pytest
 import tensorflow as tf
 
-from tests.checkpoint.damage_test import DENSE, FILES, Trained
 from tests.shared import model
+from tests.shared.small_checkpoint import DENSE, FILES, Trained
 
 # The manifest has what these hold.
 UNREAD = {"table_2_threshold/slice.data"} | {

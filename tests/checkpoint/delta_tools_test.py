@@ -12,9 +12,10 @@ import tensorflow as tf
 
 from mx_rec.checkpoint import _manifest, _table_files
 from mx_rec.saver import export
-from tests.checkpoint.checkpoint_tools_test import SLOTS, files_of, flip, state_of
-from tests.laws.disk_tier_laws_test import Tracked
 from tests.shared import model, training
+from tests.shared.checkpoint_files import SLOTS, files_of, flip, state_of
+from tests.shared.optimizers import OPTIMIZERS
+from tests.shared.tracked import Tracked
 
 v1 = tf.compat.v1
 STEPS = {3: False, 6: True, 9: True, 12: False, 15: True}  # and whether a delta
@@ -38,12 +39,6 @@ def original(tmp_path_factory):
                 rows[step] = run.model.rows()
     assert {path.name for path in directory.glob("*sparse-*")} == set(NAMES.values())
     return directory, rows
-
-
-@pytest.fixture
-def run(original, tmp_path):
-    shutil.copytree(original[0], tmp_path / "run")
-    return tmp_path / "run"
 
 
 def read(path):
@@ -179,7 +174,7 @@ def test_diff_counts_what_dicts_count(run, original, tool):
 def test_a_delta_equals_all_rows_of_the_same_instant(tmp_path, tool):
     """With admission, eviction and counts, of which a delta has those that changed."""
     with model.process(), v1.Session() as session:
-        tracked = Tracked(training.OPTIMIZERS["adagrad"], [{"by": "count", "below": 3}], rows=5000)
+        tracked = Tracked(OPTIMIZERS["adagrad"], [{"by": "count", "below": 3}], rows=5000)
         session.run(v1.global_variables_initializer())
         for step, save_delta in ((0, False), (45, True), (95, True)):
             tracked.saver.save(

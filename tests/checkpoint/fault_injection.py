@@ -62,8 +62,8 @@ import tensorflow as tf  # noqa: E402
 
 from mx_rec._log import logger  # noqa: E402
 from mx_rec._tf import patches  # noqa: E402
-from mx_rec.saver.saver_test import Model, fill, native  # noqa: E402
 from mx_rec.transaction import _lock  # noqa: E402
+from tests.shared.saver_model import Model, fill, native  # noqa: E402
 
 v1 = tf.compat.v1
 

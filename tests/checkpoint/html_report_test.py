@@ -8,13 +8,9 @@ import numpy as np
 import pytest
 
 from mx_rec.cli import _charts
-from tests.checkpoint import checkpoint_tools_test
-from tests.checkpoint.checkpoint_tools_test import STEPS, flip, write_original
 from tests.shared import model
-
-# Its fixtures: a run with checkpoints of STEPS, and one whose table counts its keys.
-original, run = checkpoint_tools_test.original, checkpoint_tools_test.run
-counted_original, counted = checkpoint_tools_test.counted_original, checkpoint_tools_test.counted
+from tests.shared.checkpoint_files import flip, write_original
+from tests.shared.tool_checkpoints import STEPS
 
 _VOID = {"meta"}
 

@@ -27,7 +27,7 @@ import tensorflow as tf
 from mx_rec._ops import library
 from mx_rec.util.variable import get_dense_and_sparse_variable
 from tests.shared import model
-from tests.shared.training import OPTIMIZERS
+from tests.shared.optimizers import OPTIMIZERS
 
 v1 = tf.compat.v1
 STEPS = 60

@@ -8,14 +8,13 @@ import pytest
 import tensorflow as tf
 
 from mx_rec.checkpoint import _manifest
-from tests.shared import model
-from tests.tables import admission_test
+from tests.shared import admission, model
 
 v1 = tf.compat.v1
 
 
 def trained(data, **options):
-    return admission_test.train_all(data, **options)
+    return admission.train_all(data, **options)
 
 
 def save(trainer, directory):
@@ -24,7 +23,7 @@ def save(trainer, directory):
 
 def restore(data, path, **options):
     """A new process's trainer, restored."""
-    trainer = admission_test.build(data, "spec", **options)
+    trainer = admission.build(data, "spec", **options)
     trainer.session = v1.Session()
     v1.train.Saver().restore(trainer.session, path)
     return trainer
@@ -32,11 +31,11 @@ def restore(data, path, **options):
 
 @pytest.fixture
 def data():
-    return admission_test.stream(20, 11)
+    return admission.stream(20, 11)
 
 
 def test_counts_times_steps_and_the_clock_come_back(data, tmp_path):
-    keys = admission_test.keys_and_counts(data)[0]
+    keys = admission.keys_and_counts(data)[0]
     options = {"access_threshold": 4, "eviction_threshold": 60, "faae_coefficient": 3}
     with model.process():
         trainer = trained(data, **options)
@@ -53,7 +52,7 @@ def test_the_files_are_those_of_the_original(data, tmp_path):
     with model.process():
         trainer = trained(data, access_threshold=4, eviction_threshold=60)
         save(trainer, tmp_path)
-        keys, rows = admission_test.keys_and_counts(data)[0], trainer.table.native.keys()
+        keys, rows = admission.keys_and_counts(data)[0], trainer.table.native.keys()
         counts, times, _ = trainer.table.native.history(keys)
     directory = tmp_path / "sparse-model" / "t"
     assert np.fromfile(directory / "table_2_threshold/slice.data", np.int32).tolist() == [4, 60, 1]
@@ -99,7 +98,7 @@ def test_a_checkpoint_without_counts_is_loaded_and_they_begin_anew(data, tmp_pat
 
 
 def test_a_checkpoint_of_the_original_brings_its_thresholds_and_counts(data, tmp_path):
-    keys = admission_test.keys_and_counts(data)[0]
+    keys = admission.keys_and_counts(data)[0]
     with model.process():
         trainer = trained(data, access_threshold=4, eviction_threshold=60)
         counts = trainer.table.native.history(keys)[0]
@@ -115,7 +114,7 @@ def test_a_checkpoint_of_the_original_brings_its_thresholds_and_counts(data, tmp
 
 
 def test_a_filter_comes_back_or_begins_anew(data, tmp_path, caplog):
-    keys = admission_test.keys_and_counts(data)[0]
+    keys = admission.keys_and_counts(data)[0]
     options = {"access_threshold": 1000, "admission_filter_bytes": 1 << 16}
     with model.process():
         trainer = trained(data, **options)

@@ -15,8 +15,8 @@ from mx_rec.core.table_stats import summary_of
 from mx_rec.graph import modify_graph_and_start_emb_cache
 from mx_rec.optimizers import gradient_descent, lazy_adam
 from mx_rec.util.initialize import ConfigInitializer, init
-from tests.laws.optimizers_test import ONE_OF_EACH, START, each
 from tests.shared import model
+from tests.shared.optimizer_cases import ONE_OF_EACH, START, each
 
 v1 = tf.compat.v1
 BAD = (np.nan, np.inf, -np.inf)

@@ -21,21 +21,14 @@ from mx_rec.npu import (
     set_iteration_per_loop,
 )
 from mx_rec.optimizers import (
-    adagrad,
-    adagrad_by_addr,
-    ftrl,
-    ftrl_t,
     ftrl_t_dense,
-    gradient_descent,
-    gradient_descent_by_addr,
     lazy_adam,
-    lazy_adam_by_addr,
-    momentum,
 )
 from mx_rec.util.communication import hccl_ops, npu_ops
 from mx_rec.util.initialize import init, terminate_config_initializer
 from mx_rec.util.ops import import_host_pipeline_ops
 from tests.shared import model
+from tests.shared.optimizers import FACTORIES
 from tf_adapter import NPUEstimator, NPURunConfig, npu_hooks_append
 
 v1 = tf.compat.v1
@@ -96,7 +89,7 @@ def test_a_keyword_without_a_neighbour_is_an_error_that_lists_what_there_is(star
         get_asc_insert_func,
         create_table,
         sparse_lookup,
-        *(module.create_hash_optimizer for module in (lazy_adam, adagrad, ftrl, ftrl_t, gradient_descent, momentum)),
+        *FACTORIES.values(),
         ftrl_t_dense.create_ftrl_dense_optimizer,
         lazy_adam.CustomizedLazyAdam,
         ACGPushOpsToDatasetHook,
@@ -106,8 +99,6 @@ def test_a_keyword_without_a_neighbour_is_an_error_that_lists_what_there_is(star
         npu_distributed_optimizer_wrapper,
         set_device_sat_mode,
         set_iteration_per_loop,
-        *(module.create_hash_optimizer_by_address for module in (lazy_adam_by_addr, adagrad_by_addr)),
-        gradient_descent_by_addr.create_hash_optimizer_by_addr,
     ],
 )
 def test_no_public_call_swallows_a_keyword(started, call):

@@ -7,9 +7,10 @@ import pytest
 import tensorflow as tf
 
 from mx_rec.saver import wait
-from tests.laws.disk_tier_laws_test import Tracked
 from tests.shared import model
-from tests.shared.training import Run, every_optimizer
+from tests.shared.optimizers import every_optimizer
+from tests.shared.tracked import Tracked
+from tests.shared.training import Run
 
 v1 = tf.compat.v1
 

@@ -18,8 +18,9 @@ from mx_rec.core.asc.helper import FeatureSpec, get_asc_insert_func
 from mx_rec.core.embedding import sparse_lookup
 from mx_rec.optimizers import gradient_descent
 from tests.shared import model
+from tests.shared.optimizers import every_optimizer
 from tests.shared.paths import ROOT
-from tests.shared.training import PIPELINES, STEPS, Run, every_optimizer, trained
+from tests.shared.training import PIPELINES, STEPS, Run, trained
 
 v1 = tf.compat.v1
 
@@ -226,7 +227,8 @@ def test_dynamic_expansion_changes_no_bit(create):
 # computed elementwise: nothing but ours could depend on the number.
 THREADS_SCRIPT = """
 import os, sys
-from tests.shared import model, training
+from tests.shared import model
+from tests.shared.optimizers import OPTIMIZERS
 import numpy as np, tensorflow as tf
 from mx_rec.core.embedding import sparse_lookup
 
@@ -235,7 +237,7 @@ threads, path = int(sys.argv[1]), sys.argv[2]
 config = v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
 data = model.batches(3, keys=np.random.RandomState(8).permutation(model.vocabulary(5000)), batch=4096, dim=16)
 results = {}
-for name, create in training.OPTIMIZERS.items():
+for name, create in OPTIMIZERS.items():
     with model.process(), v1.Session(config=config) as session:
         built = model.build(data, dim=16, batch=4096, rows=10**6, initializer=v1.random_normal_initializer())
         variables = [table.variable for table in built.tables.values()]

@@ -1,39 +1,17 @@
-"""Training runs that tests compare: every optimizer, ways to feed them, and what comes out."""
+"""Training runs that tests compare: ways to feed them, and what comes out."""
 
 import dataclasses
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
-from mx_rec.optimizers import (
-    adagrad,
-    adagrad_by_addr,
-    ftrl,
-    gradient_descent,
-    gradient_descent_by_addr,
-    lazy_adam,
-    lazy_adam_by_addr,
-    momentum,
-)
 from mx_rec.util.variable import get_dense_and_sparse_variable
 from tests.shared import model
+from tests.shared.optimizers import OPTIMIZERS
 
 v1 = tf.compat.v1
 
 STEPS = 20
-OPTIMIZERS = {
-    "adagrad": lambda: adagrad.create_hash_optimizer(0.1),
-    "adagrad_by_addr": lambda: adagrad_by_addr.create_hash_optimizer_by_address(0.1),
-    "ftrl": lambda: ftrl.create_hash_optimizer(0.1, l1_regularization_strength=0.01),
-    "gradient_descent": lambda: gradient_descent.create_hash_optimizer(0.1, weight_decay=0.01),
-    "gradient_descent_by_addr": lambda: gradient_descent_by_addr.create_hash_optimizer_by_addr(0.1),
-    "lazy_adam": lambda: lazy_adam.create_hash_optimizer(0.01),
-    "lazy_adam_by_addr": lambda: lazy_adam_by_addr.create_hash_optimizer_by_address(0.01),
-    "momentum": lambda: momentum.create_hash_optimizer(0.05),
-    "momentum_nesterov": lambda: momentum.create_hash_optimizer(0.05, use_nesterov=True),
-}
-every_optimizer = pytest.mark.parametrize("create", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
 # How far ahead of the steps, and in how many threads, batches are prepared.
 PIPELINES = {
     "prefetch_1": lambda dataset, insert: dataset.map(insert).prefetch(1),

@@ -1,8 +1,5 @@
 """Training by address: the rows and the addresses of a step's lookups, taken from their collections."""
 
-import dataclasses
-from typing import Callable
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,18 +10,16 @@ from mx_rec.core.asc.manager import start_asc_pipeline
 from mx_rec.core.embedding import sparse_lookup
 from mx_rec.graph import modify_graph_and_start_emb_cache
 from mx_rec.optimizers import (
-    adagrad,
-    adagrad_by_addr,
-    gradient_descent,
     gradient_descent_by_addr,
     lazy_adam,
     lazy_adam_by_addr,
 )
 from tests.shared import model
+from tests.shared.optimizer_cases import ADAM_SLOTS, START, Case, adagrad_rule, adam_rule, descent_rule
+from tests.shared.optimizers import FACTORIES
 
 v1 = tf.compat.v1
 DIM = model.DIM
-START = 0.25  # of every row, by model.table
 
 
 def collections():
@@ -117,61 +112,31 @@ def test_rows_are_copied_only_for_scripts_that_look_at_them(started):
     assert sorted(map(tuple, values)) == sorted(map(tuple, np.arange(2.0 * DIM).reshape(2, DIM)))
 
 
-# ---- The arithmetic. A rule changes a row [w, slot, slot] in place, in double precision. ----
-
-
-def descent_rule(decay):
-    def rule(row, g, rate, t):
-        row[0] -= rate * (g + decay * row[0])
-
-    return rule
-
-
-def adagrad_rule(epsilon):
-    def rule(row, g, rate, t):
-        row[1] += g**2
-        row[0] -= rate * g / np.sqrt(row[1] + epsilon)
-
-    return rule
-
-
-def adam_rule(row, g, rate, t):
-    row[1] = 0.9 * row[1] + 0.1 * g
-    row[2] = 0.999 * row[2] + 0.001 * g**2
-    row[0] -= rate * np.sqrt(1 - 0.999**t) / (1 - 0.9**t) * row[1] / (np.sqrt(row[2]) + 1e-8)
-
-
-@dataclasses.dataclass(frozen=True)
-class Case:
-    label: str
-    optimizer: Callable
-    rate: float
-    rule: Callable
-    slots: tuple[float, ...] = ()  # first values
+# ---- The arithmetic ----
 
 
 # With gradients of about 0.001, an accumulator that starts so low shows what is added to it.
 LOW = 1e-6
 CASES = [
-    Case("lazy_adam_by_addr", lazy_adam_by_addr.create_hash_optimizer_by_address, 0.01, adam_rule, (0.0, 0.0)),
+    Case("lazy_adam_by_addr", FACTORIES["lazy_adam_by_addr"], 0.01, adam_rule(), ADAM_SLOTS),
     Case(
         "adagrad_by_addr",
-        lambda rate: adagrad_by_addr.create_hash_optimizer_by_address(rate, initial_accumulator_value=LOW),
+        lambda rate: FACTORIES["adagrad_by_addr"](rate, initial_accumulator_value=LOW),
         0.01,
         adagrad_rule(1e-7),
-        (LOW,),
+        (("Adagrad_accumulator", LOW),),
     ),
     # A rate at which the decay of 1e-4 that nobody asked for is larger than the gradients.
-    Case("descent_by_addr", gradient_descent_by_addr.create_hash_optimizer_by_addr, 10.0, descent_rule(1e-4)),
-    Case("lazy_adam", lazy_adam.create_hash_optimizer, 0.01, adam_rule, (0.0, 0.0)),
+    Case("descent_by_addr", FACTORIES["gradient_descent_by_addr"], 10.0, descent_rule(1e-4)),
+    Case("lazy_adam", FACTORIES["lazy_adam"], 0.01, adam_rule(), ADAM_SLOTS),
     Case(
         "adagrad",
-        lambda rate: adagrad.create_hash_optimizer(rate, initial_accumulator_value=LOW),
+        lambda rate: FACTORIES["adagrad"](rate, initial_accumulator_value=LOW),
         0.01,
         adagrad_rule(0.0),
-        (LOW,),
+        (("Adagrad_accumulator", LOW),),
     ),
-    Case("descent", gradient_descent.create_hash_optimizer, 10.0, descent_rule(0.0)),
+    Case("descent", FACTORIES["gradient_descent"], 10.0, descent_rule(0.0)),
 ]
 
 
@@ -189,7 +154,7 @@ def test_follows_its_formula(case, by, expansion):
         loss = sum(tf.reduce_sum(sparse_lookup(table, fed[name]) * scale[name][..., None]) for name in ids)
         rows, addresses = collections()
         pairs = zip(tf.gradients(loss, rows), addresses if by == "address" else rows)
-        step = case.optimizer(case.rate).apply_gradients(pairs)
+        step = case.create(case.rate).apply_gradients(pairs)
         session.run(v1.global_variables_initializer())
         for i in range(steps):
             session.run(step, {**{fed[n]: ids[n][i] for n in ids}, **{scale[n]: factors[n][i] for n in ids}})
@@ -201,7 +166,12 @@ def test_follows_its_formula(case, by, expansion):
             for key, factor in zip(ids[name][i].flat, factors[name][i].flat):
                 sums[key] = sums.get(key, 0.0) + float(factor)
         for key, g in sums.items():
-            case.rule(expected.setdefault(key, np.array([START, *case.slots])), g, case.rate, i + 1)
+            case.rule(
+                expected.setdefault(key, np.array([START, *(initial for _, initial in case.slots)])),
+                g,
+                case.rate,
+                i + 1,
+            )
     assert actual.keys() == expected.keys()
     for key, values in expected.items():
         np.testing.assert_allclose(actual[key][0], values[0], rtol=2e-6)
