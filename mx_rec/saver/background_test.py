@@ -16,7 +16,7 @@ from mx_rec._tf import patches
 from mx_rec.saver import export, wait
 from mx_rec.transaction import _lock
 from mx_rec.util.initialize import init, terminate_config_initializer
-from tests.shared.checkpoint_files import hidden_names, kinds, rows_of
+from tests.shared.checkpoint_files import hidden_names, kinds, rows_of, tree
 from tests.shared.saver_model import Model, assert_restores, contents, fill, native, save
 
 v1 = tf.compat.v1
@@ -196,13 +196,26 @@ def test_a_save_that_ends_with_the_process_is_not_remembered_by_the_next(gate, t
     assert model.get() == (1.0, [1.0, 1.0])
 
 
-def test_nothing_to_wait_for(tmp_path):
+def test_nothing_to_wait_for(gate, tmp_path):
+    """A wait before the first save, or after the last one has ended, returns at once and writes nothing."""
+
+    def files():
+        return {name: (tmp_path / name).stat().st_mtime_ns for name in tree(tmp_path)}
+
     wait()
     model = Model()
     model.set(1.0)
+    gate.set()
     save(model, tmp_path, 1)
     wait()
+    assert latest(tmp_path) == str(tmp_path / "model-1")
+    assert kinds(tmp_path) == ["sparse-model-1"] and hidden_names(tmp_path) == []
+    before = files()
+    gate.clear()  # whatever still wrote would now wait for ever
+    fill(model.anchors["user"], [50], 5.0)
     wait()
+    assert files() == before
+    assert contents(model)["user"].keys() == {1, 2, 3, 50}
 
 
 # ---- Failures.

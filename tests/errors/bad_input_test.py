@@ -110,11 +110,26 @@ def test_a_second_init_is_an_error_until_terminate():
     assert get_use_dynamic_expansion()
 
 
-def test_terminate_before_init_and_twice_only_warns():
+def test_terminate_before_init_and_twice_only_warns(log):
+    def warnings():
+        return [text for level, text in log if level == "WARNING"]
+
+    warning = "terminate_config_initializer: mx_rec is not initialized, nothing to do"
     terminate_config_initializer()
+    assert warnings() == [warning]
     init()
+    t = table()
+    gradient = tf.gradients(tf.reduce_sum(sparse_lookup(t, tf.constant([1, 2, 1]))), [t.variable])[0]
+    train = gradient_descent.create_hash_optimizer(0.5).apply_gradients([(gradient, t.variable)])
+    start_asc_pipeline()
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        session.run(train)
+        assert t.native.read([1, 2])[0][:, 0].tolist() == [[-1.0] * 4, [-0.5] * 4]
     terminate_config_initializer()
+    assert warnings() == [warning]
     terminate_config_initializer()
+    assert warnings() == [warning, warning]
 
 
 @pytest.mark.parametrize(
