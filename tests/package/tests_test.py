@@ -53,4 +53,4 @@ def test_what_ships_knows_no_tests():
 
 def test_every_folder_of_tests_is_told_of():
     told = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
-    assert {p.parent.name for p in (ROOT / "tests").glob("*/*_test.py")} == told
+    assert {p.parent.name for p in (ROOT / "tests").rglob("*_test.py")} <= told
