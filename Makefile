@@ -27,7 +27,7 @@ BUILD := --no-build-isolation -C build-dir=$(BUILD_DIR)
 SOURCES := $(shell find native -type d -o \( -name '*.h' -o -name '*.cc' -o -name CMakeLists.txt \) \
 	! -name '*_test.cc' ! -name '*_bench.cc') $(shell find mx_rec -name __init__.py) \
 	packaging_support/mx_rec_doors.pth
-CXX_FILES = $(shell find native -name '*.h' -o -name '*.cc') $(wildcard tests/*.c)
+CXX_FILES = $(shell find native -name '*.h' -o -name '*.cc') $(wildcard tests/*/*.c)
 
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 export TF_CPP_MIN_LOG_LEVEL ?= 2

@@ -9,12 +9,12 @@ import tensorflow as tf
 from mx_rec._native import table as native_table
 from mx_rec._process import process
 from mx_rec._tf import patches
-from mx_rec.saver.incremental_test import assert_restores, contents, kinds, save
-from mx_rec.saver.saver_test import Model, fill, installed, native
 from mx_rec.util.initialize import init, terminate_config_initializer
+from tests.shared.checkpoint_files import kinds
+from tests.shared.saver_model import Model, assert_restores, contents, fill, native, save
 
 v1 = tf.compat.v1
-__all__ = ["installed"]
+pytestmark = pytest.mark.usefixtures("installed")
 CHAIN = ("sparse-model-1", "delta-sparse-model-2", "delta-sparse-model-3")
 
 

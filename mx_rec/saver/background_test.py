@@ -14,13 +14,13 @@ from mx_rec._native.snapshot import Snapshot
 from mx_rec._process import process
 from mx_rec._tf import patches
 from mx_rec.saver import export, wait
-from mx_rec.saver.incremental_test import assert_restores, contents, kinds, read, save
-from mx_rec.saver.saver_test import Model, fill, hidden_names, installed, native
 from mx_rec.transaction import _lock
 from mx_rec.util.initialize import init, terminate_config_initializer
+from tests.shared.checkpoint_files import hidden_names, kinds, rows_of, tree
+from tests.shared.saver_model import Model, assert_restores, contents, fill, native, save
 
 v1 = tf.compat.v1
-__all__ = ["installed"]
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 def start():
@@ -89,7 +89,7 @@ def test_the_checkpoint_has_the_bits_of_the_instant(delta, gate, tmp_path):
     assert contents(model) == after
     assert latest(tmp_path) == str(tmp_path / "model-2")
     if delta:
-        rows, gone = read(tmp_path / "delta-sparse-model-2")
+        rows, gone = rows_of(tmp_path / "delta-sparse-model-2")
         assert (set(rows), set(gone)) == (set(range(100, 200)), set(range(50)))
     save(model, tmp_path, 3)
     wait()
@@ -196,13 +196,26 @@ def test_a_save_that_ends_with_the_process_is_not_remembered_by_the_next(gate, t
     assert model.get() == (1.0, [1.0, 1.0])
 
 
-def test_nothing_to_wait_for(tmp_path):
+def test_nothing_to_wait_for(gate, tmp_path):
+    """A wait before the first save, or after the last one has ended, returns at once and writes nothing."""
+
+    def files():
+        return {name: (tmp_path / name).stat().st_mtime_ns for name in tree(tmp_path)}
+
     wait()
     model = Model()
     model.set(1.0)
+    gate.set()
     save(model, tmp_path, 1)
     wait()
+    assert latest(tmp_path) == str(tmp_path / "model-1")
+    assert kinds(tmp_path) == ["sparse-model-1"] and hidden_names(tmp_path) == []
+    before = files()
+    gate.clear()  # whatever still wrote would now wait for ever
+    fill(model.anchors["user"], [50], 5.0)
     wait()
+    assert files() == before
+    assert contents(model)["user"].keys() == {1, 2, 3, 50}
 
 
 # ---- Failures.
@@ -248,7 +261,7 @@ def test_a_failure_is_told_once_and_made_up_for(where, failing):
     expected = contents(model)
     save(model, directory, 4)
     wait()
-    rows, gone = read(directory / "delta-sparse-model-4")
+    rows, gone = rows_of(directory / "delta-sparse-model-4")
     assert (set(rows), set(gone)) == (set(range(100, 9000)), {1, 2, 3, 4})
     assert_restores(directory / "model-4", ("user",), expected=expected)
 

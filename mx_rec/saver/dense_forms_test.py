@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saver_pb2
 
-from mx_rec.saver.saver_test import Model, installed
 from mx_rec.transaction import _lock
+from tests.shared.saver_model import Model
 
-__all__ = ["installed"]
+pytestmark = pytest.mark.usefixtures("installed")
 
 v1 = tf.compat.v1
 FORMS = {

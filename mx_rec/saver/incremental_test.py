@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import resource
 import shutil
 
@@ -13,18 +12,13 @@ import tensorflow as tf
 from mx_rec._tf import patches
 from mx_rec.checkpoint import _owner
 from mx_rec.saver import lenient, saver
-from mx_rec.saver.saver_test import Model, add_table, content, fill, hidden_names, installed, logged, native
 from mx_rec.util.initialize import init, terminate_config_initializer
+from tests.shared.checkpoint_files import crc32c, hidden_names, kinds, rows_of
+from tests.shared.saver_model import Model, add_table, assert_restores, content, contents, fill, native, save
 
 v1 = tf.compat.v1
-__all__ = ["installed"]
-WORD, ROW = 8, 3 * 4 * 4  # bytes of a key, and of the row and two slots of a table of saver_test.py
-
-
-@pytest.fixture
-def log():
-    with logged() as lines:
-        yield lines
+pytestmark = pytest.mark.usefixtures("installed")
+WORD, ROW = 8, 3 * 4 * 4  # bytes of a key, and of the row and two slots of a table of saver_model.py
 
 
 @pytest.fixture
@@ -36,56 +30,8 @@ def incremental():
     terminate_config_initializer()
 
 
-def save(model, directory, step, delta=True, name="model", **options):
-    """Saves a checkpoint that deltas may build on, or a delta."""
-    if not hasattr(model, "kept"):
-        model.kept = model.saver(max_to_keep=1000)
-    path = str(pathlib.Path(directory) / name)
-    options = {"is_incremental_checkpoint": True, "save_delta": delta, "write_meta_graph": False, **options}
-    return model.kept.save(model.session, path, global_step=step, **options)
-
-
-def contents(model):
-    return {name: content(anchor) for name, anchor in model.anchors.items()}
-
-
-def assert_restores(path, tables=("user", "item"), *, expected):
-    """A restore gives the tables these contents. It is of the tables of this process, so what they have now is gone."""
-    other = Model(tables)
-    for anchor in other.anchors.values():
-        native(anchor).erase(range(0, 1000, 2))
-        fill(anchor, [1, -5], -5.0)
-    other.saver().restore(other.session, str(path))
-    assert contents(other) == expected
-
-
-def read(directory, table="user"):
-    """({key: all floats of its row}, deleted keys in a list) of one directory, by NumPy alone."""
-    folder = pathlib.Path(directory) / table
-    keys = np.fromfile(folder / "key/slice.data", np.int64).tolist()
-    names = ("embedding", "LazyAdam_momentum", "LazyAdam_velocity")
-    columns = [np.fromfile(folder / name / "slice.data", np.float32).reshape(len(keys), 4) for name in names]
-    rows = {key: [column[i].tolist() for column in columns] for i, key in enumerate(keys)}
-    gone = folder / "deleted/slice.data"
-    return rows, np.fromfile(gone, np.int64).tolist() if gone.exists() else None
-
-
-def kinds(directory):
-    return sorted(path.name for path in pathlib.Path(directory).glob("*sparse-*") if path.name[0] != ".")
-
-
 def reasons(log):
     return [text.partition("not what has changed: ")[2] for _, text in log if "not what has changed" in text]
-
-
-def crc32c(data):
-    """Bit by bit, from the definition."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
 
 
 # ---- What a delta is.
@@ -154,7 +100,7 @@ def test_a_delta_holds_the_rows_that_changed_and_the_keys_that_went(seed, tmp_pa
         save(model, tmp_path, step)
         states[step] = contents(model)
         for name in model.anchors:
-            rows, deleted = read(tmp_path / f"delta-sparse-model-{step}", name)
+            rows, deleted = rows_of(tmp_path / f"delta-sparse-model-{step}", name)
             assert rows == {key: states[step][name][key] for key in changed[name]}
             assert set(deleted) == gone[name]
     for step, state in states.items():
@@ -181,7 +127,7 @@ def test_nothing_changed_is_a_delta_of_nothing(tmp_path):
     model.set(3.0)
     save(model, tmp_path, 1, delta=False)
     save(model, tmp_path, 2)
-    assert read(tmp_path / "delta-sparse-model-2") == ({}, [])
+    assert rows_of(tmp_path / "delta-sparse-model-2") == ({}, [])
     assert_restores(tmp_path / "model-2", expected=contents(model))
 
 
@@ -394,7 +340,7 @@ def test_the_delta_after_a_failed_save_makes_up_for_it(tmp_path):
     assert v1.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model-1")
     native(model.anchors["user"]).erase([4])
     save(model, tmp_path, 3)
-    rows, gone = read(tmp_path / "delta-sparse-model-3")
+    rows, gone = rows_of(tmp_path / "delta-sparse-model-3")
     assert (set(rows), set(gone)) == (set(range(100, 9000)), {1, 2, 3, 4})
     assert_restores(tmp_path / "model-3", ("user",), expected=contents(model))
 
@@ -443,7 +389,7 @@ def test_deltas_go_on_from_a_restored_chain(is_fresh, tmp_path, incremental):
     save(model, tmp_path, 4)
     manifest = json.loads((tmp_path / "delta-sparse-model-4/manifest.json").read_text())
     assert manifest["parent"]["directory"] == "delta-sparse-model-2"
-    assert read(tmp_path / "delta-sparse-model-4")[1] == [2]
-    assert set(read(tmp_path / "delta-sparse-model-4", "item")[0]) == {9}
+    assert rows_of(tmp_path / "delta-sparse-model-4")[1] == [2]
+    assert set(rows_of(tmp_path / "delta-sparse-model-4", "item")[0]) == {9}
     assert_restores(tmp_path / "model-4", expected=contents(model))
     assert_restores(tmp_path / "model-3", expected=then)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from mx_rec._native import table as native_table
-from mx_rec.saver.saver_test import Model, installed, native
+from tests.shared.saver_model import Model, native
 
-__all__ = ["installed"]
+pytestmark = pytest.mark.usefixtures("installed")
 ROWS, DIM = 400_000, 32  # 154 MB with two slots
 LIMIT = 64 << 20
 

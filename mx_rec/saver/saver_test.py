@@ -1,13 +1,10 @@
 """Tables through the stock Saver: round trips, layout, rotation, and what a restore refuses."""
 
-import contextlib
 import json
-import logging
 import os
 import re
 import shutil
 import stat
-import types
 
 import numpy as np
 import pytest
@@ -22,124 +19,15 @@ from mx_rec._tables import anchors
 from mx_rec._tf import patches
 from mx_rec.saver import _loading, _restoring, saver
 from mx_rec.saver._lenient import Allowed, allowed, lenient
-from mx_rec.transaction import _lock
+from tests.shared.checkpoint_files import sparse_names, tree
+from tests.shared.saver_model import Model, add_table, content, fill, native
 
 v1 = tf.compat.v1
-ADAM = (("LazyAdam_momentum", 0.0), ("LazyAdam_velocity", 0.0))
-COLLECTION = "ASCEND_GLOBAL_HASHTABLE_COLLECTION"
-
-
-@pytest.fixture(autouse=True)
-def installed():
-    patches.install()
-    with tf.Graph().as_default():  # else TensorFlow 2 runs a Saver eagerly
-        yield
-    process.end()
-    native_table.clear_all()
-
-
-@contextlib.contextmanager
-def logged():
-    """The package's log lines, (level, text) each."""
-    lines = []
-    handler = logging.Handler()
-    handler.emit = lambda record: lines.append((record.levelname, record.getMessage()))
-    logger = logging.getLogger("mx_rec")
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield lines
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-
-
-@pytest.fixture
-def log():
-    with logged() as lines:
-        yield lines
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 def warnings(log):
     return [text for level, text in log if level == "WARNING"]
-
-
-def add_table(name, dim=4, slots=ADAM, is_save=True, max_rows=0, optimizer="LazyAdam"):
-    """What create_table leaves behind, as far as a Saver sees it."""
-    native = native_table.NativeTable(name, dim, max_rows, native_table.InitializerSpec("constant"), ())
-    if slots:
-        native.set_slots(slots)
-    anchor = v1.get_variable(name, [0, dim], trainable=False, use_resource=True, initializer=v1.zeros_initializer())
-    v1.add_to_collection(COLLECTION, anchor)
-    table = types.SimpleNamespace(
-        table_name=name, is_save=is_save, key_dtype=tf.int64, native=native, optimizer_name=optimizer
-    )
-    anchors.bind(anchor, table)
-    return anchor
-
-
-def native(anchor):
-    return anchors.table_of(anchor).native
-
-
-def fill(anchor, keys, value):
-    table = native(anchor)
-    shape = (len(keys), 1 + len(table.slots), table.dim)
-    table.write(keys, value + np.arange(np.prod(shape), dtype=np.float32).reshape(shape))
-
-
-def content(anchor):
-    table = native(anchor)
-    keys = table.keys()
-    return dict(zip(keys.tolist(), table.read(keys)[0].tolist()))
-
-
-class Model:
-    """A graph with one dense variable and tables, and a session in which everything is initialised."""
-
-    def __init__(self, tables=("user", "item"), dense=True, **options):
-        self.graph = tf.Graph()
-        with self.graph.as_default():
-            if dense:
-                self.dense = v1.get_variable("dense", [2], use_resource=True, initializer=v1.zeros_initializer())
-                self.value = v1.placeholder(tf.float32, [2])
-                self.assign = self.dense.assign(self.value)
-            self.anchors = {name: add_table(name, **options) for name in tables}
-            self.initializer = v1.global_variables_initializer()
-        self.session = v1.Session(graph=self.graph)
-        self.session.run(self.initializer)
-
-    def set(self, value, keys=(1, 2, 3)):
-        """Dense variable and tables tell which save they belong to."""
-        self.session.run(self.assign, {self.value: [value, value]})
-        for anchor in self.anchors.values():
-            native(anchor).clear()
-            fill(anchor, list(keys), float(value))
-
-    def get(self):
-        """(dense value, first number of key 1 in each table): what `set` was last called with."""
-        tables = [float(native(anchor).read([1])[0][0, 0, 0]) for anchor in self.anchors.values()]
-        return float(self.session.run(self.dense)[0]), tables
-
-    def saver(self, *args, **kwargs):
-        with self.graph.as_default():
-            return v1.train.Saver(*args, **kwargs)
-
-
-def tree(directory):
-    return sorted(
-        os.path.relpath(os.path.join(path, name), directory) for path, _, names in os.walk(directory) for name in names
-    )
-
-
-def hidden_names(directory):
-    """But for the lock of this process."""
-    return sorted(name for name in os.listdir(directory) if name.startswith(".") and name != _lock.NAME)
-
-
-def sparse_names(directory):
-    return sorted(name for name in os.listdir(directory) if "sparse-" in name)
 
 
 # ---- Round trips.

@@ -8,12 +8,12 @@ import tensorflow as tf
 
 from mx_rec._tf import patches
 from mx_rec.saver import _timers, wait
-from mx_rec.saver.incremental_test import assert_restores, contents, kinds
-from mx_rec.saver.saver_test import Model, fill, installed
 from mx_rec.util.initialize import init, terminate_config_initializer
+from tests.shared.checkpoint_files import kinds
+from tests.shared.saver_model import Model, assert_restores, contents, fill
 
 v1 = tf.compat.v1
-__all__ = ["installed"]
+pytestmark = pytest.mark.usefixtures("installed")
 WHOLE, DELTA = 100, 30  # seconds
 
 

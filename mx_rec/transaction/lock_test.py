@@ -13,11 +13,12 @@ import pytest
 
 from mx_rec._process import process
 from mx_rec.checkpoint import _owner
-from mx_rec.saver.saver_test import Model, hidden_names, installed
 from mx_rec.transaction import _lock
 from mx_rec.transaction._transaction import Transaction
+from tests.shared.checkpoint_files import hidden_names
+from tests.shared.saver_model import Model
 
-__all__ = ["installed"]
+pytestmark = pytest.mark.usefixtures("installed")
 
 # A trainer in another container: its host has our name, and its number is that of no process here.
 _TRAINER = """

@@ -1,0 +1,1 @@
+"""Tests of what spans several modules or processes; those of one module lie beside it."""

@@ -1,0 +1,1 @@
+"""What is saved: checkpoints, exported models, the tools that read them, damage and death."""

@@ -1,0 +1,1 @@
+"""What becomes of a script's graph: modification, hooks, fusing, MetaGraphs."""

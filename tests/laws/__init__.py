@@ -1,0 +1,1 @@
+"""What holds for every training run, whatever the optimizer, the tier, the threads and the interruptions."""

@@ -1,0 +1,1 @@
+"""The repository itself: who may import whom, the documentation, annotations, the wheel."""

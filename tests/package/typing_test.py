@@ -1,0 +1,66 @@
+"""The annotations of the public API, as a type checker sees them in a user's program."""
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+from typing import get_type_hints
+
+import pytest
+
+from mx_rec import _config
+from mx_rec.util import initialize
+from mx_rec.util._init_options import InitOptions
+from tests.shared.paths import ROOT
+
+PROGRAMS = ROOT / "tests" / "package" / "typing"
+
+
+@pytest.fixture(scope="module")
+def mypy(tmp_path_factory):
+    """Runs mypy on a program; returns its lines of errors."""
+    pytest.importorskip("mypy")  # a development tool that needs Python 3.10
+    folder = tmp_path_factory.mktemp("mypy")
+    (folder / "mypy.ini").write_text("[mypy]\nstrict = True\n[mypy-tensorflow.*]\nignore_missing_imports = True\n")
+
+    def check(name):
+        command = [sys.executable, "-m", "mypy", "--config-file", folder / "mypy.ini", "--cache-dir", folder / "cache",
+                   "--follow-imports", "silent", "--no-error-summary", PROGRAMS / name]  # fmt: skip
+        # The source tree in the place of an installed package: an editable install is a hook that mypy does not follow.
+        result = subprocess.run(
+            list(map(str, command)),
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env={**os.environ, "MYPYPATH": str(ROOT)},
+        )
+        assert result.stderr == ""
+        return result.stdout.splitlines()
+
+    return check
+
+
+@pytest.mark.slow
+def test_a_program_of_a_user_passes_mypy_strict(mypy):
+    assert mypy("sample.py") == []
+
+
+@pytest.mark.slow
+def test_mistakes_are_found(mypy):
+    source = (PROGRAMS / "mistakes.py").read_text().splitlines()
+    expected = {number: found[1] for number, line in enumerate(source, 1) if (found := re.search(r"  # (\S+)$", line))}
+    errors = [re.search(r"mistakes\.py:(\d+): error: .*\[([a-z-]+)\]$", line) for line in mypy("mistakes.py")]
+    assert {int(error[1]): error[2] for error in errors if error} == expected
+
+
+def test_the_package_tells_type_checkers_that_it_has_annotations():
+    assert (ROOT / "mx_rec" / "py.typed").is_file()
+
+
+def test_the_keywords_of_init_are_those_of_its_type():
+    known = {field.name: field.type for field in dataclasses.fields(_config.Config)}
+    described = get_type_hints(InitOptions)
+    assert set(described) == {*known, *initialize._OLD_NAMES, *initialize._IGNORED}
+    for name, kind in known.items():
+        assert described[name] == kind or name == "nonfinite_gradients"

@@ -1,0 +1,1 @@
+"""Estimators, monitored sessions, and the end of a process."""

@@ -1,0 +1,1 @@
+"""What a table does: lookups, first values, admission, eviction, rows on disk."""
