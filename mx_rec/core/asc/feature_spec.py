@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mx_rec import _check
 
@@ -39,7 +39,7 @@ class FeatureSpec:
         is_timestamp: bool | None = None,
         batch_size: int | None = None,
         faae_coefficient: int = 1,
-        feat_count: object = None,
+        feat_count: Any = None,
     ) -> None:
         del feat_count
         _check.text("name", name, 255)
