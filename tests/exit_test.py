@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.border
+
 SCRIPT = """
 import atexit, sys, threading, time
 import numpy as np

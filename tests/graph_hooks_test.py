@@ -11,6 +11,7 @@ from mx_rec.optimizers import lazy_adam
 from mx_rec.util.initialize import get_initializer, get_target_batch, init, terminate_config_initializer
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 STEPS = 12
 TYPES = ["StringJoin", "StringToHashBucketFast"]
 

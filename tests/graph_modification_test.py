@@ -21,6 +21,7 @@ from mx_rec.util.initialize import ConfigInitializer, get_initializer, get_targe
 from mx_rec.util.variable import get_dense_and_sparse_variable
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 STEPS = 100
 BATCH = 8
 DIM = 8

@@ -21,6 +21,7 @@ from mx_rec.core.embedding import create_table, sparse_lookup
 from mx_rec.saver import export, warm_start
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 DEFAULT = np.linspace(-2.0, 2.0, model.DIM, dtype=np.float32)
 
 LOADERS = {

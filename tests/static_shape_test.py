@@ -14,6 +14,7 @@ from mx_rec.graph import last_report, modify_graph_and_start_emb_cache
 from mx_rec.optimizers import gradient_descent, lazy_adam
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 DIM = model.DIM
 
 every_mode = pytest.mark.parametrize("mode", ["spec", "in_step", "modified"])

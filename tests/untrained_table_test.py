@@ -12,6 +12,7 @@ from mx_rec.optimizers.gradient_descent import create_hash_optimizer
 from mx_rec.util.initialize import init, terminate_config_initializer
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 
 
 def lookup(name="t", **options):

@@ -13,6 +13,7 @@ from mx_rec.transaction import _lock
 __all__ = ["installed"]
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 FORMS = {
     "usual": ({}, {}),
     "sharded": ({"sharded": True}, {}),

@@ -24,6 +24,7 @@ from mx_rec.saver._lenient import Allowed, allowed, lenient
 from mx_rec.transaction import _lock
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 ADAM = (("LazyAdam_momentum", 0.0), ("LazyAdam_velocity", 0.0))
 COLLECTION = "ASCEND_GLOBAL_HASHTABLE_COLLECTION"
 

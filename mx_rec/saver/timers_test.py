@@ -13,6 +13,7 @@ from mx_rec.saver.saver_test import Model, fill, installed
 from mx_rec.util.initialize import init, terminate_config_initializer
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 __all__ = ["installed"]
 WHOLE, DELTA = 100, 30  # seconds
 
