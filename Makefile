@@ -85,10 +85,12 @@ demo: setup
 
 test: test-core fuzz test-python
 
-# loadfile: tests of a file share a process, so that TensorFlow's import and a file's fixtures are paid for once.
+# loadfile: tests of a file share a process, so that TensorFlow's import and a file's fixtures are paid for once. Files
+# begin in the order that tests/conftest.py gives them.
+PYTEST = $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 test-python: setup
 	@echo '== Python tests with TensorFlow $(TF)'
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(PYTEST_ARGS)
+	@$(PYTEST) $(PYTEST_ARGS)
 
 test-core: build/core/mxrec_core_tests
 	@echo '== C++ core tests'
@@ -101,7 +103,7 @@ test-border:
 
 border: setup
 	@echo '== tests of the border to TensorFlow $(TF)'
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m border $(PYTEST_ARGS)
+	@$(PYTEST) -m border $(PYTEST_ARGS)
 
 # $(call core,<CMake options>) configures and builds the core, without TensorFlow, in the target's directory. CMake knows
 # best what is out of date, so these rules always run.

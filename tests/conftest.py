@@ -1,10 +1,19 @@
 """What the tests share: a quiet TensorFlow, and a freshly started mx_rec."""
 
+import collections
 import os
 
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
+
+
+def pytest_collection_modifyitems(items):
+    """Puts files with slow tests first, then those with many: a long one that begins last leaves the other process of
+    `make test-python` idle."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    count = collections.Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in slow, -count[item.path], item.path))
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ import pytest
 
 from benchmarks import movielens_data
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = sorted((pathlib.Path(__file__).parent.parent / "examples").glob("*.py"))
 # Those with a test of their own below.
 CHECKED = ("estimator", "estimator_warm_start", "movielens_four_ways")

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "kind, failing, killed", [([], 6, 2), (["deltas"], 6, 2), (["large"], 2, 0)], ids=["whole", "deltas", "large"]

@@ -4,6 +4,10 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_what_a_killed_process_leaves_restores_to_the_bit():
     script = pathlib.Path(__file__).with_name("kill_loop.py")
