@@ -1,7 +1,7 @@
 """BaseSparseEmbedding: a table as one graph sees it."""
 
 import dataclasses
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ class TableOptions:
     """The checked arguments of create_table, without the initializer."""
 
     name: str
-    key_dtype: object
+    key_dtype: Any
     dim: int
     device_vocabulary_size: int
     host_vocabulary_size: int
@@ -72,7 +72,7 @@ def tier_text(stats) -> str:
 class BaseSparseEmbedding:
     """A table. Its rows belong to the process and outlive the graph; this object belongs to the graph."""
 
-    def __init__(self, options: TableOptions, initializer):
+    def __init__(self, options: TableOptions, initializer: Any) -> None:
         """`initializer`: as of create_table, or an InitializerSpec."""
         self.options = options
         self.send_count = None
@@ -110,7 +110,7 @@ class BaseSparseEmbedding:
             )
         self.bind_anchor(anchor)
 
-    def bind_anchor(self, variable) -> None:
+    def bind_anchor(self, variable: Any) -> None:
         """Takes a variable of the graph as the anchor. From now on TensorFlow must know of tables."""
         patches.install()
         self.variable = variable
@@ -126,7 +126,7 @@ class BaseSparseEmbedding:
                     "another name"
                 )
 
-    def count_lookup(self, what, is_train) -> None:
+    def count_lookup(self, what: tuple[str, str], is_train: bool) -> None:
         self._lookups.add((what, is_train))
 
     @property
@@ -134,7 +134,7 @@ class BaseSparseEmbedding:
         """((kind of ids, their name), is_train) of this graph's lookups."""
         return self._lookups
 
-    def reads(self, ids_name) -> bool:
+    def reads(self, ids_name: str) -> bool:
         """Tells whether a lookup of this graph reads the FeatureSpec or tensor of that name."""
         for (kind, name), _ in self._lookups:
             plain = name.rpartition("_" if kind == "spec" else ":")[0]  # without the running number, without ":0"
@@ -268,7 +268,7 @@ class BaseSparseEmbedding:
         return self.options.dim
 
     @property
-    def key_dtype(self):
+    def key_dtype(self) -> Any:
         return self.options.key_dtype
 
     @property

@@ -15,7 +15,7 @@ def check_graph(what: str) -> None:
         return
     if tf.executing_eagerly():
         mode = "in eager mode"
-    elif tf.compat.v1.get_default_graph().name.endswith(("keras_graph", "_scratch_graph")):  # where Keras traces layers
+    elif tf.compat.v1.get_default_graph().name.endswith(("keras_graph", "scratch_graph")):  # where Keras traces layers
         mode = "in a Keras model in eager mode"
     else:
         mode = f"in the tf.function '{tf.compat.v1.get_default_graph().name}' in eager mode"

@@ -45,7 +45,7 @@ def create_table(
     fusion_optimizer_var: bool = True,
     hashtable_threshold: int = 0,
     admission_filter_bytes: int = 0,
-    optimizer_list: object = None,
+    optimizer_list: Any = None,
     apply_gradients_strategy: ApplyGradientsStrategy | str | None = None,
     mode: MxRecMode | str | None = None,
     **unknown: Never,
@@ -179,9 +179,9 @@ def sparse_lookup(
     serving_default_value: tf.Tensor | None = None,
     combiner: Literal["sum", "mean", "sqrtn"] | None = None,
     dim: int | tf.TensorShape | None = None,
-    multi_lookup: object = None,
-    lookup_ids: object = None,
-    feature_spec_name_ids_dict: object = None,
+    multi_lookup: Any = None,
+    lookup_ids: Any = None,
+    feature_spec_name_ids_dict: Any = None,
     **unknown: Never,
 ) -> tf.Tensor: ...
 
@@ -199,9 +199,9 @@ def sparse_lookup(
     serving_default_value: tf.Tensor | None = None,
     combiner: Literal["sum", "mean", "sqrtn"] | None = None,
     dim: int | tf.TensorShape | None = None,
-    multi_lookup: object = None,
-    lookup_ids: object = None,
-    feature_spec_name_ids_dict: object = None,
+    multi_lookup: Any = None,
+    lookup_ids: Any = None,
+    feature_spec_name_ids_dict: Any = None,
     **unknown: Never,
 ) -> tf.Tensor | list[tf.Tensor]:
     """Returns the embeddings of `ids`: a float32 tensor of shape `ids.shape + [dim]`, or `ids.shape[:-1] + [dim]` if

@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Sequence
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 import tensorflow as tf
 
@@ -157,7 +157,7 @@ class EvictHook(tf.compat.v1.train.SessionRunHook):
         self._last_step = None
         self._running = None
 
-    def begin(self):
+    def begin(self) -> None:
         self._graph = tf.compat.v1.get_default_graph()
         self._last = time.monotonic()
         if self._enable and self._steps is not None:
@@ -168,11 +168,11 @@ class EvictHook(tf.compat.v1.train.SessionRunHook):
                     "tf.compat.v1.train.get_or_create_global_step() and pass it to the optimizer"
                 )
 
-    def before_run(self, run_context):
+    def before_run(self, run_context: Any) -> Any:
         del run_context
         return None if self._global_step is None else tf.compat.v1.train.SessionRunArgs(self._global_step)
 
-    def after_run(self, run_context, run_values):
+    def after_run(self, run_context: Any, run_values: Any) -> None:
         if not self._enable:
             return
         if self._running is None and self._is_due(run_context, run_values):
@@ -182,7 +182,7 @@ class EvictHook(tf.compat.v1.train.SessionRunHook):
         if self._running is not None and self._running.go_on(_SLICE):
             self._running = None
 
-    def end(self, session):
+    def end(self, session: Any) -> None:
         del session
         if self._running is not None:
             self._running.finish()

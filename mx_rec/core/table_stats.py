@@ -1,8 +1,8 @@
 """Tables in the log and in TensorBoard: how many rows they have, whom they refuse, what is evicted, how much memory;
 and how the norms of rows and the counts of keys are spread."""
 
-from collections.abc import Iterable
-from typing import Optional
+from collections.abc import Iterable, Mapping
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -21,7 +21,7 @@ SAMPLE_ON_DISK = 256
 _BINS = 30
 
 
-def summary_of(stats) -> v1.Summary:
+def summary_of(stats: Mapping[str, Mapping[str, float]]) -> v1.Summary:
     """Returns the numbers of `table.stats()`, by table, as scalars "mx_rec/<table>/<number>" for TensorBoard."""
     return v1.Summary(
         value=[
@@ -88,20 +88,20 @@ class TableStatsHook(v1.train.SessionRunHook):
         self._global_step = None
         self._runs = 0
 
-    def begin(self):
+    def begin(self) -> None:
         self._tables = list(graphs.tables_here("TableStatsHook").values())
         self._global_step = v1.train.get_global_step()
         if self._output_dir is not None:
             # Shared with TensorFlow's own hooks, which write there too.
             self._writer = v1.summary.FileWriterCache.get(self._output_dir)
 
-    def after_run(self, run_context, run_values):
+    def after_run(self, run_context: Any, run_values: Any) -> None:
         del run_values
         self._runs += 1
         if self._runs % self._every == 0:
             self._tell(run_context.session)
 
-    def end(self, session):
+    def end(self, session: Any) -> None:
         if self._runs % self._every != 0:
             self._tell(session)
         if self._writer is not None:

@@ -13,11 +13,11 @@ class ACGPushOpsToDatasetHook(LookupSubgraphSlicerHook):
     """Moves the splitting of strings and their conversion to numbers from the step into the dataset, where the ids of
     lookups depend on them. `dump_graph` writes the graph before and after to ./export_graph/."""
 
-    def __init__(self, dump_graph=False):
+    def __init__(self, dump_graph: bool = False) -> None:
         super().__init__(["StringSplit", "StringSplitV2", "StringToNumber"])
         self._dump_graph = _check.boolean("dump_graph", dump_graph)
 
-    def begin(self):
+    def begin(self) -> None:
         graph = tf.compat.v1.get_default_graph()
         if self._dump_graph:
             dump(graph, "before_pushing", "old_graph.pbtxt")

@@ -32,7 +32,7 @@ class LookupSubgraphSlicerHook(tf.compat.v1.train.SessionRunHook):
             _check.instance("op_types", op_type, str, "a list of strings")
         self._op_types = frozenset(op_types)
 
-    def begin(self):
+    def begin(self) -> None:
         graph = tf.compat.v1.get_default_graph()
         slices = {}
         for lookup in graphs.state(graph).tensor_lookups:

@@ -7,6 +7,7 @@ from. Everything that reads the batch reads it from the new dataset; no value ch
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import tensorflow as tf
 
@@ -60,7 +61,7 @@ class GraphModifierHook(v1.train.SessionRunHook):
         self._modify_graph = _check.boolean("modify_graph", modify_graph)
         self._probes = []
 
-    def begin(self):
+    def begin(self) -> None:
         if not self._modify_graph:
             start_asc_pipeline()
             return
@@ -71,7 +72,7 @@ class GraphModifierHook(v1.train.SessionRunHook):
             if not others and not is_fed(dataset_of(maker))
         ]
 
-    def after_create_session(self, session, coord):
+    def after_create_session(self, session: Any, coord: Any) -> None:
         del coord
         for probe, initializer in self._probes:
             try:

@@ -1,11 +1,15 @@
 """Steps per run of a session."""
 
+from typing import Any, TypeVar
+
 from mx_rec import _check
 
 __all__ = ["set_iteration_per_loop"]
 
+_T = TypeVar("_T")
 
-def set_iteration_per_loop(sess, train_op, iterations_per_loop=1):
+
+def set_iteration_per_loop(sess: Any, train_op: _T, iterations_per_loop: int = 1) -> _T:
     """Returns an op that makes `iterations_per_loop` training steps in one run of `sess`, which must be 1 here.
 
     The vendor's device loops over `train_op` by itself. TensorFlow cannot repeat an op that exists, and to make fewer

@@ -1,5 +1,10 @@
 """NPUEstimator: tf.estimator.Estimator under the name that ported scripts use."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Callable
+
 from mx_rec._tf.estimator import estimator
 from mx_rec.npu.npu_run_config import NPURunConfig
 
@@ -16,8 +21,14 @@ class NPUEstimator(estimator.Estimator):
     """
 
     def __init__(
-        self, model_fn=None, model_dir=None, config=None, params=None, job_start_file="", warm_start_from=None
-    ):
+        self,
+        model_fn: Callable[..., Any] | None = None,
+        model_dir: str | None = None,
+        config: Any = None,
+        params: Any = None,
+        job_start_file: str = "",
+        warm_start_from: Any = None,
+    ) -> None:
         del job_start_file
         super().__init__(
             model_fn=model_fn, model_dir=model_dir, config=config, params=params, warm_start_from=warm_start_from
@@ -26,7 +37,14 @@ class NPUEstimator(estimator.Estimator):
     def _assert_members_are_not_overridden(self):
         pass  # TensorFlow forbids what `train` below does, so that nobody relies on it
 
-    def train(self, input_fn, hooks=None, steps=None, max_steps=None, saving_listeners=None):
+    def train(
+        self,
+        input_fn: Callable[..., Any],
+        hooks: Sequence[Any] | None = None,
+        steps: int | None = None,
+        max_steps: int | None = None,
+        saving_listeners: Sequence[Any] | None = None,
+    ) -> NPUEstimator:
         """As in tf.estimator.Estimator. ValueError if `steps` or `max_steps` is no multiple of the config's
         `iterations_per_loop`."""
         if isinstance(self.config, NPURunConfig):

@@ -1,5 +1,7 @@
 """NPURunConfig: tf.estimator.RunConfig with the keywords of the vendor's hardware."""
 
+from typing import Any, Optional
+
 from mx_rec import _check
 from mx_rec._log import logger
 from mx_rec._tf.estimator import estimator
@@ -57,7 +59,7 @@ class NPURunConfig(estimator.RunConfig):
     Raises TypeError for any other keyword, ValueError for a bad value.
     """
 
-    def __init__(self, iterations_per_loop=1, *, save_summary_steps=0, **others):
+    def __init__(self, iterations_per_loop: int = 1, *, save_summary_steps: Optional[int] = 0, **others: Any) -> None:
         self.iterations_per_loop = _check.integer("iterations_per_loop", iterations_per_loop, 1, _check.MAX_INT32)
         _check.keywords("NPURunConfig", others, ["iterations_per_loop", *_OWN, *sorted(_WITHOUT_EFFECT)])
         if others.get("dump_config") is not None:

@@ -1,5 +1,7 @@
 """The configuration of sessions."""
 
+from __future__ import annotations
+
 import tensorflow as tf
 
 from mx_rec import _check
@@ -9,7 +11,7 @@ __all__ = ["npu_config_proto"]
 _CUSTOM_OPTIMIZER = "NpuOptimizer"  # a pass of the vendor over graphs; TensorFlow has no such pass
 
 
-def npu_config_proto(config_proto=None):
+def npu_config_proto(config_proto: tf.compat.v1.ConfigProto | None = None) -> tf.compat.v1.ConfigProto:
     """Returns a tf.compat.v1.ConfigProto for sessions: a copy of the given one, without the vendor's pass over graphs
     if it has that; a default one without."""
     config = tf.compat.v1.ConfigProto()

@@ -6,6 +6,7 @@ Those that compute the update of rows themselves derive from an optimizer of Ten
 """
 
 from collections import defaultdict
+from typing import Any
 
 __all__ = ["CustomizedOptimizer"]
 
@@ -41,12 +42,12 @@ class CustomizedOptimizer:
         self.unique_name = f"{name}_{CustomizedOptimizer.name_counter[name]}"
         CustomizedOptimizer.name_counter[name] += 1
 
-    def initialize_slots(self, var, table_instance):
+    def initialize_slots(self, var: Any, table_instance: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} does not say how its slots are made")
 
-    def insert_slot(self, slot, named_slots_key, slot_name):
+    def insert_slot(self, slot: Any, named_slots_key: Any, slot_name: str) -> Any:
         raise NotImplementedError(f"{type(self).__name__} does not say where its slots are")
 
-    def get_slot_init_values(self):
+    def get_slot_init_values(self) -> list[float]:
         """The initial value of each slot."""
         raise NotImplementedError(f"{type(self).__name__} does not say with what values its slots begin")

@@ -7,24 +7,31 @@
 A row's first update takes its w for 0, whatever the table's initializer gave. ftrl_t_dense has it for dense variables.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable
+
 from mx_rec import _check
 from mx_rec.optimizers._base import SparseOptimizer, learning_rate_argument, learning_rate_now
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 
 def create_hash_optimizer(
-    learning_rate,
-    use_locking=False,
-    name="Ftrl_t",
-    alpha=0.06,
-    beta=1.0,
-    lambda1=0.0,
-    lambda2=0.0,
-    epsilon=0.0,
-    grad_factor=0.0,
-    z_name=None,
-    n_name=None,
-    g_name=None,
-):
+    learning_rate: float | tf.Tensor | tf.Variable | Callable[[], Any],
+    use_locking: bool = False,
+    name: str = "Ftrl_t",
+    alpha: float | tf.Tensor | tf.Variable | Callable[[], Any] = 0.06,
+    beta: float = 1.0,
+    lambda1: float = 0.0,
+    lambda2: float = 0.0,
+    epsilon: float = 0.0,
+    grad_factor: float = 0.0,
+    z_name: str | None = None,
+    n_name: str | None = None,
+    g_name: str | None = None,
+) -> FtrlT:
     """Returns the optimizer.
 
     Args:

@@ -1,5 +1,9 @@
 """FTRL-Proximal with decay for dense variables: the formula of ftrl_t."""
 
+from __future__ import annotations
+
+from typing import Any, Callable
+
 import tensorflow as tf
 
 from mx_rec import _check
@@ -10,19 +14,19 @@ from mx_rec.optimizers.ftrl_t import slot_names, strengths
 
 
 def create_ftrl_dense_optimizer(
-    learning_rate,
-    use_locking=False,
-    name="Ftrl_t_dense",
-    alpha=0.06,
-    beta=1.0,
-    lambda1=0.0,
-    lambda2=0.0,
-    epsilon=0.0,
-    grad_factor=0.0,
-    z_name=None,
-    n_name=None,
-    g_name=None,
-):
+    learning_rate: float | tf.Tensor | tf.Variable | Callable[[], Any],
+    use_locking: bool = False,
+    name: str = "Ftrl_t_dense",
+    alpha: float | tf.Tensor | tf.Variable | Callable[[], Any] = 0.06,
+    beta: float = 1.0,
+    lambda1: float = 0.0,
+    lambda2: float = 0.0,
+    epsilon: float = 0.0,
+    grad_factor: float = 0.0,
+    z_name: str | None = None,
+    n_name: str | None = None,
+    g_name: str | None = None,
+) -> FtrlTDense:
     """Returns the optimizer, for TensorFlow's variables. Arguments as in ftrl_t; slots have the names z, n and g unless
     `z_name`, `n_name` or `g_name` says otherwise."""
     _check.boolean("use_locking", use_locking)

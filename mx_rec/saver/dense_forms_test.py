@@ -13,6 +13,7 @@ from tests.shared.saver_model import Model
 pytestmark = pytest.mark.usefixtures("installed")
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 FORMS = {
     "usual": ({}, {}),
     "sharded": ({"sharded": True}, {}),

@@ -23,7 +23,7 @@ from tests.shared.checkpoint_files import sparse_names, tree
 from tests.shared.saver_model import Model, add_table, content, fill, native
 
 v1 = tf.compat.v1
-pytestmark = pytest.mark.usefixtures("installed")
+pytestmark = [pytest.mark.border, pytest.mark.usefixtures("installed")]
 
 
 def warnings(log):

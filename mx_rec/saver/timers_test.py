@@ -13,7 +13,7 @@ from tests.shared.checkpoint_files import kinds
 from tests.shared.saver_model import Model, assert_restores, contents, fill
 
 v1 = tf.compat.v1
-pytestmark = pytest.mark.usefixtures("installed")
+pytestmark = [pytest.mark.border, pytest.mark.usefixtures("installed")]
 WHOLE, DELTA = 100, 30  # seconds
 
 

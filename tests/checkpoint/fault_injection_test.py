@@ -7,6 +7,8 @@ import pytest
 
 from tests.shared.paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "kind, failing, killed", [([], 6, 2), (["deltas"], 6, 2), (["large"], 2, 0)], ids=["whole", "deltas", "large"]

@@ -6,7 +6,11 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.shared.paths import ROOT
+
+pytestmark = pytest.mark.slow
 
 
 def test_what_a_killed_process_leaves_restores_to_the_bit():

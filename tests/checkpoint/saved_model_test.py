@@ -20,6 +20,7 @@ from tests.shared import estimators, model
 from tests.shared.estimators import Job, data_of, evaluation_data
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 DEFAULT = np.linspace(-2.0, 2.0, model.DIM, dtype=np.float32)
 
 LOADERS = {

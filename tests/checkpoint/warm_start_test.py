@@ -19,6 +19,7 @@ from tests.shared.estimators import Job, data_of, evaluation_data
 from tf_adapter import NPUEstimator, NPURunConfig
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 Settings = tf.estimator.WarmStartSettings
 
 

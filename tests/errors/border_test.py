@@ -20,6 +20,7 @@ from mx_rec.util.variable import get_dense_and_sparse_variable
 from tests.shared.paths import ROOT
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 
 
 def run(program, *arguments):

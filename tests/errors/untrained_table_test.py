@@ -13,6 +13,7 @@ from mx_rec.util.initialize import init, terminate_config_initializer
 from tests.shared import model
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 
 
 def lookup(name="t", **options):

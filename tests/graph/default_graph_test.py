@@ -18,6 +18,7 @@ from mx_rec.util.variable import get_dense_and_sparse_variable
 from tests.shared import model
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 HINT = r"\['t'\] were created in another graph: make the call inside `with graph.as_default\(\):`"
 
 

@@ -12,6 +12,7 @@ from mx_rec.util.variable import get_dense_and_sparse_variable
 from tests.shared import model
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 
 
 def train(combine, shapes, is_fused, dim=8, steps=12, is_static=False, finish=None):

@@ -11,6 +11,7 @@ from mx_rec.util.initialize import get_initializer, get_target_batch, init, term
 from tests.shared import model
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 STEPS = 12
 TYPES = ["StringJoin", "StringToHashBucketFast"]
 

@@ -21,6 +21,7 @@ from mx_rec.util.variable import get_dense_and_sparse_variable
 from tests.shared import model
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 STEPS = 100
 BATCH = 8
 DIM = 8

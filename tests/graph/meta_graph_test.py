@@ -15,6 +15,7 @@ from mx_rec.util.variable import get_dense_and_sparse_variable
 from tests.shared import model
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 
 INITIALIZERS = {
     "native": lambda: v1.truncated_normal_initializer(stddev=0.3, seed=3),

@@ -1,6 +1,8 @@
 """The annotations of the public API, as a type checker sees them in a user's program."""
 
 import dataclasses
+import importlib
+import inspect
 import os
 import re
 import subprocess
@@ -13,6 +15,7 @@ from mx_rec import _config
 from mx_rec.util import initialize
 from mx_rec.util._init_options import InitOptions
 from tests.shared.paths import ROOT
+from tests.shared.public_names import public_names
 
 PROGRAMS = ROOT / "tests" / "package" / "typing"
 
@@ -56,6 +59,36 @@ def test_mistakes_are_found(mypy):
 
 def test_the_package_tells_type_checkers_that_it_has_annotations():
     assert (ROOT / "mx_rec" / "py.typed").is_file()
+
+
+def public_functions():
+    """(name, function) of every public name, with the methods of public classes."""
+    found = {}
+    for module, name in public_names():
+        value = getattr(importlib.import_module(module), name)
+        parts = {"": value}
+        if inspect.isclass(value):
+            parts = {f".{part}": member for part, member in vars(value).items() if not part.startswith("_")}
+            parts[".__init__"] = vars(value).get("__init__")
+        for part, member in parts.items():
+            function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+            if inspect.isfunction(function) and function.__module__.startswith("mx_rec."):
+                found.setdefault(function, f"{module}.{name}{part}")
+    return [(name, function) for function, name in found.items()]
+
+
+@pytest.mark.parametrize("function", [pytest.param(function, id=name) for name, function in public_functions()])
+def test_public_functions_say_what_they_take_and_return(function):
+    signature = inspect.signature(function)
+    kinds = {
+        name: parameter.annotation for name, parameter in signature.parameters.items() if name not in ("self", "cls")
+    }
+    kinds["return"] = signature.return_annotation
+    assert [name for name, kind in kinds.items() if kind is inspect.Parameter.empty] == []
+    # `object` takes anything and gives nothing.
+    assert [
+        name for name, kind in kinds.items() if re.search(r"\bobject\b", getattr(kind, "__name__", str(kind)))
+    ] == []
 
 
 def test_the_keywords_of_init_are_those_of_its_type():

@@ -12,6 +12,8 @@ import tensorflow as tf
 from benchmarks import movielens_data
 from tests.shared.paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = ROOT / "examples"
 CHECKED = {  # each by a test below
     "estimator",

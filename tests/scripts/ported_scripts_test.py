@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = pathlib.Path(__file__).parent / "ported"
 PLAIN, RUN = [], ["-m", "mx_rec", "run"]
 # What leaves a checkpoint stands before what loads it.

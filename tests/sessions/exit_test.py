@@ -7,6 +7,8 @@ import pytest
 
 from tests.shared.paths import ROOT
 
+pytestmark = pytest.mark.border
+
 SCRIPT = """
 import atexit, sys, threading, time
 import numpy as np

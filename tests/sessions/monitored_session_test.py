@@ -12,6 +12,7 @@ from mx_rec.util.initialize import init, terminate_config_initializer
 from mx_rec.util.variable import get_dense_and_sparse_variable
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 STEPS = 12
 
 

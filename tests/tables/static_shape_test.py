@@ -14,6 +14,7 @@ from mx_rec.optimizers import gradient_descent, lazy_adam
 from tests.shared import model
 
 v1 = tf.compat.v1
+pytestmark = pytest.mark.border
 DIM = model.DIM
 
 every_mode = pytest.mark.parametrize("mode", ["spec", "in_step", "modified"])

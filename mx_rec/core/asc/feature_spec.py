@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mx_rec import _check
 from mx_rec._process import Counter, part
@@ -41,7 +41,7 @@ class FeatureSpec:
         is_timestamp: bool | None = None,
         batch_size: int | None = None,
         faae_coefficient: int = 1,
-        feat_count: object = None,
+        feat_count: Any = None,
     ) -> None:
         del feat_count
         _check.text("name", name, 255)
