@@ -194,7 +194,7 @@ class BaseSparseEmbedding:
         """
         row_access.assign(self, keys, rows)
 
-    def read(self, keys: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    def read(self, keys: npt.ArrayLike) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
         """Returns (embeddings, float32 of shape `keys.shape + [dim]`; which keys have a row, bool of shape
         `keys.shape`).
 

@@ -6,8 +6,10 @@ from mx_rec._lazy import attach
 
 if TYPE_CHECKING:
     from mx_rec._lowering.reports import last_report as last_report
+    from mx_rec.graph.acg_push_ops import ACGPushOpsToDatasetHook as ACGPushOpsToDatasetHook
     from mx_rec.graph.hooks import LookupSubgraphSlicerHook as LookupSubgraphSlicerHook
     from mx_rec.graph.hooks import OrphanLookupKeySlicerHook as OrphanLookupKeySlicerHook
+    from mx_rec.graph.merge_lookup import do_merge_lookup as do_merge_lookup
     from mx_rec.graph.modifier import GraphModifierHook as GraphModifierHook
     from mx_rec.graph.modifier import modify_graph_and_start_emb_cache as modify_graph_and_start_emb_cache
 

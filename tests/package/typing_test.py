@@ -1,5 +1,6 @@
 """The annotations of the public API, as a type checker sees them in a user's program."""
 
+import ast
 import dataclasses
 import importlib
 import inspect
@@ -97,3 +98,24 @@ def test_the_keywords_of_init_are_those_of_its_type():
     assert set(described) == {*known, *initialize._OLD_NAMES, *initialize._IGNORED}
     for name, kind in known.items():
         assert described[name] == kind or name == "nonfinite_gradients"
+
+
+def lazy_packages():
+    """The files that forward names with `attach`, and the call."""
+    for path in sorted((ROOT / "mx_rec").rglob("__init__.py")):
+        tree = ast.parse(path.read_text())
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "attach"]
+        yield from (pytest.param(tree, call, id=str(path.relative_to(ROOT))) for call in calls)
+
+
+@pytest.mark.parametrize("tree, call", lazy_packages())
+def test_a_name_that_a_package_forwards_has_its_type(tree, call):
+    # A type checker sees no more than `object` of what __getattr__ returns.
+    seen = {
+        alias.asname: f"{node.module}.{alias.name}"
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        for alias in node.names
+    }
+    assert seen == {name: f"{module}.{name}" for name, module in ast.literal_eval(call.args[1]).items()}

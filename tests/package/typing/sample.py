@@ -4,12 +4,18 @@ import numpy as np
 import tensorflow as tf
 
 import mx_rec
-from mx_rec._log import logger
 from mx_rec.core import EvictHook, EvictPolicy, TableStatsHook, evict
 from mx_rec.core.asc.helper import FeatureSpec, get_asc_insert_func
 from mx_rec.core.asc.manager import start_asc_pipeline
 from mx_rec.core.embedding import BaseSparseEmbedding, create_table, sparse_lookup
-from mx_rec.graph import GraphModifierHook, last_report, modify_graph_and_start_emb_cache
+from mx_rec.graph import (
+    ACGPushOpsToDatasetHook,
+    GraphModifierHook,
+    do_merge_lookup,
+    last_report,
+    modify_graph_and_start_emb_cache,
+)
+from mx_rec.npu import NPUEstimator, NPURunConfig, npu_hooks_append
 from mx_rec.optimizers import adagrad, ftrl, gradient_descent, lazy_adam, lazy_adam_by_addr, momentum
 from mx_rec.saver import lenient, rows_only, wait, warm_start
 from mx_rec.util.initialize import (
@@ -19,6 +25,7 @@ from mx_rec.util.initialize import (
     init,
     terminate_config_initializer,
 )
+from mx_rec.util.log import logger
 from mx_rec.util.variable import get_dense_and_sparse_variable
 
 
@@ -47,6 +54,7 @@ def train(dataset: tf.data.Dataset, directory: str) -> float:
     table = make_table("user")
     embedding = sparse_lookup(table, spec, batch=batch, combiner="mean")
     both = sparse_lookup(table, [spec, spec], batch=batch)
+    assert isinstance(both, list)
     fixed = sparse_lookup(table, np.array([1, 2]), is_train=False) + sparse_lookup(table, [3, 4], is_train=False)
     loss = tf.reduce_sum(embedding) + tf.reduce_sum(fixed) + tf.add_n(both)
     dense, sparse = get_dense_and_sparse_variable()
@@ -79,3 +87,11 @@ def modified(ids: tf.Tensor) -> None:
         optimizer.minimize(tf.reduce_sum(embedding))
     modify_graph_and_start_emb_cache(dump_graph=True)
     print(len(last_report().moved), get_initializer(True), get_target_batch(is_training=True), GraphModifierHook())
+    do_merge_lookup()
+
+
+def estimate(model_dir: str) -> None:
+    config = NPURunConfig(model_dir=model_dir, save_checkpoints_steps=100, precision_mode="allow_mix_precision")
+    estimator = NPUEstimator(lambda features, labels, mode: None, config=config, params={"rate": 0.1})
+    hooks = npu_hooks_append([ACGPushOpsToDatasetHook(dump_graph=False)])
+    estimator.train(lambda: None, hooks=hooks, max_steps=1000).evaluate(lambda: None, steps=10)
