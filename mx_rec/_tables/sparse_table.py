@@ -75,9 +75,11 @@ class BaseSparseEmbedding:
     def __init__(self, options: TableOptions, initializer: Any) -> None:
         """`initializer`: as of create_table, or an InitializerSpec."""
         self.options = options
-        self.send_count = None
+        self.send_count: Optional[int] = None
+        """What a lookup was last given as its `send_count`; None without."""
         self.optimizer_name = None
-        self.variable = None
+        self.variable: Any = None
+        """The resource variable of shape [0, dim] that stands for the table in the graph's collections and gradients."""
         self._lookups = set()
         # What `content` was when this graph joined it with rows, and after a warm start.
         self.joined = None
@@ -153,6 +155,7 @@ class BaseSparseEmbedding:
 
     @property
     def table_name(self) -> str:
+        """The `name` of create_table."""
         return self.options.name
 
     @property
@@ -257,26 +260,32 @@ class BaseSparseEmbedding:
 
     @property
     def admission_filter_bytes(self) -> int:
+        """The `admission_filter_bytes` of create_table."""
         return self.options.admission_filter_bytes
 
     @property
     def emb_size(self) -> int:
+        """The same as `embedding_size`."""
         return self.options.dim
 
     @property
     def embedding_size(self) -> int:
+        """The number of floats in an embedding: the `dim` of create_table."""
         return self.options.dim
 
     @property
     def key_dtype(self) -> Any:
+        """The dtype of ids, a tf.DType."""
         return self.options.key_dtype
 
     @property
     def is_save(self) -> bool:
+        """Whether checkpoints hold the table."""
         return self.options.is_save
 
     @property
     def is_dp(self) -> bool:
+        """The `is_dp` of create_table."""
         return self.options.is_dp
 
     @property
@@ -286,14 +295,17 @@ class BaseSparseEmbedding:
 
     @property
     def slice_device_vocabulary_size(self) -> int:
+        """The `device_vocabulary_size` of create_table."""
         return self.options.device_vocabulary_size
 
     @property
     def slice_host_vocabulary_size(self) -> int:
+        """The `host_vocabulary_size` of create_table."""
         return self.options.host_vocabulary_size
 
     @property
     def slice_ssd_vocabulary_size(self) -> int:
+        """The `ssd_vocabulary_size` of create_table."""
         return self.options.ssd_vocabulary_size
 
     def __repr__(self) -> str:

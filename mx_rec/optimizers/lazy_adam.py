@@ -72,6 +72,14 @@ class LazyAdam(SparseOptimizer):
 class CustomizedLazyAdam(LazyAdam):
     """LazyAdam under the name that scripts make it by, with all of its defaults."""
 
-    def __init__(self, learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-8, use_locking=False, name="LazyAdam"):
+    def __init__(
+        self,
+        learning_rate: float | tf.Tensor | tf.Variable = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        use_locking: bool = False,
+        name: str = "LazyAdam",
+    ) -> None:
         _check.boolean("use_locking", use_locking)
         super().__init__(learning_rate, beta1, beta2, epsilon, name)

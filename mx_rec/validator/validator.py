@@ -6,9 +6,13 @@
 mx_rec itself checks with `mx_rec._check`.
 """
 
+from __future__ import annotations
+
 import functools
 import inspect
 import re
+from collections.abc import Sequence
+from typing import Any, Callable, TypeVar
 
 __all__ = [
     "ClassValidator",
@@ -25,8 +29,13 @@ __all__ = [
     "para_checker_decorator",
 ]
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Self = TypeVar("_Self", bound="Validator")
 
-def para_checker_decorator(check_option_list, output_log=True):
+
+def para_checker_decorator(
+    check_option_list: Sequence[tuple[Any, ...]], output_log: bool = True
+) -> Callable[[_Function], _Function]:
     """Returns a decorator that checks the arguments of a function at each call; ValueError for a bad one.
 
     Args:
@@ -72,15 +81,15 @@ def _build(name, value, kind, arguments=None, methods=()):
 class Validator:
     """A value and the checks it must pass."""
 
-    def __init__(self, name, value, msg="value is invalid"):
+    def __init__(self, name: str, value: Any, msg: str = "value is invalid") -> None:
         self.name, self.value, self.msg = name, value, msg
         self.checkers = []
 
-    def register_checker(self, checker, msg=None):
+    def register_checker(self, checker: Callable[[], bool], msg: str | None = None) -> None:
         """Adds a check: a function without arguments that returns whether the value is good."""
         self.checkers.append((checker, msg or self.msg))
 
-    def check(self):
+    def check(self: _Self) -> _Self:
         """Runs the checks in their order; ValueError at the first that fails."""
         for checker, msg in self.checkers:
             if not checker():
@@ -102,7 +111,7 @@ class Validator:
 class ClassValidator(Validator):
     """A value of one of `classes`."""
 
-    def __init__(self, name, value, classes):
+    def __init__(self, name: str, value: Any, classes: type | tuple[type, ...]) -> None:
         super().__init__(name, value)
         kinds = classes if isinstance(classes, tuple) else (classes,)
         self._require(lambda: isinstance(value, kinds), f"of {', '.join(kind.__name__ for kind in kinds)}")
@@ -111,7 +120,7 @@ class ClassValidator(Validator):
 class OptionValidator(Validator):
     """One of `options`."""
 
-    def __init__(self, name, value, options):
+    def __init__(self, name: str, value: Any, options: Sequence[Any]) -> None:
         super().__init__(name, value)
         self._require(lambda: value in options, f"one of {list(options)}")
 
@@ -119,9 +128,17 @@ class OptionValidator(Validator):
 class NumValidator(Validator):
     """A number; the `check_value…` methods compare it with its limits."""
 
-    kinds = (int, float)
+    kinds: tuple[type, ...] = (int, float)
 
-    def __init__(self, name, value, min_value=None, max_value=None, invalid_options=None, constrained_options=None):
+    def __init__(
+        self,
+        name: str,
+        value: Any,
+        min_value: float | None = None,
+        max_value: float | None = None,
+        invalid_options: Sequence[float] | None = None,
+        constrained_options: Sequence[float] | None = None,
+    ) -> None:
         super().__init__(name, value)
         self.min_value, self.max_value = min_value, max_value
         is_number = isinstance(value, self.kinds) and not isinstance(value, bool)
@@ -131,15 +148,15 @@ class NumValidator(Validator):
         if constrained_options is not None:
             self._require(lambda: value in constrained_options, f"one of {constrained_options}")
 
-    def check_value(self):
+    def check_value(self: _Self) -> _Self:
         """Checks the value; both limits are good values."""
         return self._within(lambda low, value: low <= value, lambda value, high: value <= high, "[]")
 
-    def check_value_for_open_interval(self):
+    def check_value_for_open_interval(self: _Self) -> _Self:
         """Checks the value; neither limit is a good value."""
         return self._within(lambda low, value: low < value, lambda value, high: value < high, "()")
 
-    def check_value_for_left_open_interval(self):
+    def check_value_for_left_open_interval(self: _Self) -> _Self:
         """Checks the value; the upper limit is a good value."""
         return self._within(lambda low, value: low < value, lambda value, high: value <= high, "(]")
 
@@ -152,38 +169,53 @@ class NumValidator(Validator):
 
 
 class IntValidator(NumValidator):
+    """An int."""
+
     kinds = (int,)
 
 
 class FloatValidator(NumValidator):
+    """A float."""
+
     kinds = (float,)
 
 
 class OptionalIntValidator(IntValidator):
     """An int, or None, which passes every check."""
 
-    def check(self):
+    def check(self: _Self) -> _Self:
         return self if self.value is None else super().check()
 
 
 class StringValidator(Validator):
     """A string."""
 
-    def __init__(self, name, value, max_len=None, min_len=0, element=None, msg=""):
+    def __init__(
+        self,
+        name: str,
+        value: Any,
+        max_len: int | None = None,
+        min_len: int | None = 0,
+        element: str | None = None,
+        msg: str = "",
+    ) -> None:
         super().__init__(name, value)
         self.max_len, self.min_len, self.element = max_len, min_len, element
         self.register_checker(lambda: isinstance(value, str), msg or f"`{name}` must be a string, got {value!r}")
 
-    def check_string_length(self):
+    def check_string_length(self: _Self) -> _Self:
+        """Checks that the string is neither shorter than `min_len` nor longer than `max_len`."""
         low, high = self.min_len or 0, float("inf") if self.max_len is None else self.max_len
         return self._require(lambda: low <= len(self.value) <= high, f"a string of {low} to {high} characters")
 
-    def check_not_contain_black_element(self):
+    def check_not_contain_black_element(self: _Self) -> _Self:
+        """Checks that the string does not contain `element`."""
         return self._require(
             lambda: not self.element or self.element not in self.value, f"a string without {self.element!r}"
         )
 
-    def check_whitelist(self):
+    def check_whitelist(self: _Self) -> _Self:
+        """Checks that the string is made of letters, digits, '_' and '.' alone."""
         return self._require(
             lambda: re.fullmatch("[0-9A-Za-z_.]+", self.value) is not None, "of letters, digits, '_' and '.'"
         )
@@ -192,7 +224,7 @@ class StringValidator(Validator):
 class OptionalStringValidator(StringValidator):
     """A string, or None, which passes every check."""
 
-    def check(self):
+    def check(self: _Self) -> _Self:
         return self if self.value is None else super().check()
 
 
@@ -202,14 +234,14 @@ class ListValidator(Validator):
 
     def __init__(
         self,
-        name,
-        value,
-        sub_checker,
-        optional_check_list=None,
-        list_max_length=2**31 - 1,
-        list_min_length=1,
-        sub_args=None,
-    ):
+        name: str,
+        value: Any,
+        sub_checker: type[Validator],
+        optional_check_list: Sequence[str] | None = None,
+        list_max_length: int = 2**31 - 1,
+        list_min_length: int = 1,
+        sub_args: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__(name, value)
         self.list_min_length, self.list_max_length = list_min_length, list_max_length
         self._require(lambda: isinstance(value, (list, tuple)), "a list")
@@ -220,7 +252,8 @@ class ListValidator(Validator):
             )
         )
 
-    def check_list_length(self):
+    def check_list_length(self: _Self) -> _Self:
+        """Checks that the list has `list_min_length` to `list_max_length` elements."""
         low, high = self.list_min_length, self.list_max_length
         return self._require(lambda: low <= len(self.value) <= high, f"a list of {low} to {high} elements")
 
@@ -228,11 +261,12 @@ class ListValidator(Validator):
 class OrValidator(Validator):
     """A value that one of `options` accepts: tuples of a Validator class, its arguments, its methods."""
 
-    def __init__(self, name, value, options):
+    def __init__(self, name: str, value: Any, options: Sequence[tuple[Any, ...]]) -> None:
         super().__init__(name, value)
         self._options = options
 
-    def check(self):
+    def check(self: _Self) -> _Self:
+        """Asks each of the options; ValueError with all their reasons if none accepts the value."""
         reasons = []
         for option in self._options:
             try:

@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+from mx_rec._tables.sparse_table import BaseSparseEmbedding
+from tests.shared import contract
 from tests.shared.paths import ROOT
 from tests.shared.public_names import ELSEWHERE, public_names
 
@@ -30,7 +32,9 @@ def homes(module, name):
     home = getattr(value, "__module__", None)
     if name == "logger":
         return {"mx_rec.util.log.logger"}
-    return {f"{module}.{name}", f"{home}.{getattr(value, '__name__', name)}"}
+    full = {f"{module}.{name}", f"{home}.{getattr(value, '__name__', name)}"}
+    # Names of a module that is shown as a whole are on the page of the module.
+    return full | {whole for whole in WHOLE for one in full if one.startswith(f"{whole}.")}
 
 
 @pytest.mark.parametrize("module, name", public_names(), ids=lambda part: part)
@@ -39,6 +43,36 @@ def test_every_public_name_is_in_the_reference_and_says_what_it_is(module, name)
     assert homes(module, name) & directives(), f"add `::: {module}.{name}` to a page of docs/reference"
     if inspect.isfunction(value) or inspect.isclass(value):
         assert inspect.getdoc(value), f"{module}.{name} has no docstring"
+
+
+# Names of the contract that are modules, whose own names are shown; and what is not the package's to explain.
+MODULES = {"npu_plugin", "npu_unary_ops", "util"}
+FOREIGN = {"RewriterConfig", "__version__", "eos_map", "tf"}
+
+
+@pytest.mark.parametrize("name", contract.NAMES, ids=lambda name: f"{name.name} of {name.modules[0]}")
+def test_every_name_of_the_contract_is_in_the_reference(name):
+    if name.name in FOREIGN:
+        return
+    if name.name in MODULES:
+        value = getattr(importlib.import_module(name.modules[0]), name.name)
+        assert all(homes(value.__name__, part) & directives() for part in value.__all__)
+        return
+    assert set().union(*(homes(module, name.name) for module in name.modules)) & directives()
+
+
+# Of a table: what the package itself asks.
+INTERNAL = """
+    add_anchor bind_anchor check_same content count_lookup is_trained_on lookup_count lookups native_limit reads tier
+""".split()
+
+
+def test_every_member_of_a_table_is_in_the_reference_and_says_what_it_is():
+    page = (DOCS / "reference" / "tables.md").read_text()
+    shown = re.search(r"BaseSparseEmbedding\n    options:\n      members: \[(.*)\]", page).group(1).split(", ")
+    members = {name for name in vars(BaseSparseEmbedding) if not name.startswith("_")} - set(INTERNAL)
+    assert set(shown) == members | {"variable", "send_count"}  # made by __init__
+    assert [name for name in members if not inspect.getdoc(getattr(BaseSparseEmbedding, name))] == []
 
 
 def test_the_reference_shows_nothing_that_is_not_there():

@@ -108,7 +108,7 @@ def lazy_packages():
         yield from (pytest.param(tree, call, id=str(path.relative_to(ROOT))) for call in calls)
 
 
-@pytest.mark.parametrize("tree, call", lazy_packages())
+@pytest.mark.parametrize("tree, call", list(lazy_packages()))
 def test_a_name_that_a_package_forwards_has_its_type(tree, call):
     # A type checker sees no more than `object` of what __getattr__ returns.
     seen = {

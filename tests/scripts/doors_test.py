@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from mx_rec._doors import DOORS
 
+pytestmark = pytest.mark.border
+
 
 def run(script, folder, *options):
     """Runs a script file in `folder`, as users do, in a new process."""

@@ -27,6 +27,8 @@ from mx_rec.util.ops import import_host_pipeline_ops
 from mx_rec.util.variable import get_dense_and_sparse_variable
 from tests.shared import model
 
+pytestmark = pytest.mark.border
+
 v1 = tf.compat.v1
 IDS = np.array([3, 5, 3, 7])
 

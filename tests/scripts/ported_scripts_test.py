@@ -11,6 +11,9 @@ pytestmark = pytest.mark.slow
 
 SCRIPTS = pathlib.Path(__file__).parent / "ported"
 PLAIN, RUN = [], ["-m", "mx_rec", "run"]
+each_command = pytest.mark.parametrize(
+    "command", [pytest.param(PLAIN, id="python"), pytest.param(RUN, id="mx_rec", marks=pytest.mark.border)]
+)
 # What leaves a checkpoint stands before what loads it.
 LITTLE = """
     train load_and_train predict modify load_and_train+modify predict+modify predict one_shot one_shot+modify
@@ -34,14 +37,14 @@ def run(command, script, directory, *arguments):
     return done
 
 
-@pytest.mark.parametrize("command", [PLAIN, RUN], ids=["python", "mx_rec"])
+@each_command
 def test_little_demo(command, tmp_path):
     done = run(command, "little_demo.py", tmp_path, *LITTLE)
     assert done.stdout.splitlines() == [f"{mode} done" for mode in LITTLE]
     assert "stayed: lookup" not in done.stderr
 
 
-@pytest.mark.parametrize("command", [PLAIN, RUN], ids=["python", "mx_rec"])
+@each_command
 def test_estimator_demo(command, tmp_path):
     modes = ["spec", "modify", "slice"]
     done = run(command, "estimator_demo.py", tmp_path, *modes)
@@ -49,6 +52,7 @@ def test_estimator_demo(command, tmp_path):
     assert "whose dataset is not in the graph" not in done.stderr
 
 
+@pytest.mark.border
 @pytest.mark.parametrize("script", ["session_2023", "dlrm", "mmoe"])
 def test_scripts_for_tensorflow_1(script, tmp_path):
     assert run(RUN, f"{script}.py", tmp_path).stdout.splitlines()[-1].endswith("done")

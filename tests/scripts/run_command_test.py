@@ -7,6 +7,8 @@ import textwrap
 
 import pytest
 
+pytestmark = pytest.mark.border
+
 
 def call(directory, *arguments, **environment):
     """`python ARGUMENTS` in a directory."""

@@ -20,6 +20,8 @@ from tests.shared import estimators, model
 from tests.shared.estimators import MODES, Job, data_of, evaluation_data, perform
 from tests.shared.training import STEPS, trained
 
+pytestmark = pytest.mark.border
+
 v1 = tf.compat.v1
 
 every_mode = pytest.mark.parametrize("mode", MODES)

@@ -1,6 +1,6 @@
 """Every name that scripts of the original import, by the module they import it from: what the API promises them.
 
-`parameters`: names that a call must take, None where there is nothing to call. `verdict`: what the name does here, as
+`modules`: or the class that has the name once mx_rec runs. `parameters`: names that a call must take, None where there is nothing to call. `verdict`: what the name does here, as
 docs/ported_scripts.md says: "works", "accepted" (without effect) or "refused".
 """
 
@@ -20,6 +20,7 @@ NAMES = [
     Name("terminate_config_initializer", ("mx_rec.util.initialize", "mx_rec.util"), "", "works"),
     Name("ConfigInitializer", ("mx_rec.util.initialize", "mx_rec.util"), None, "works"),
     Name("get_initializer", ("mx_rec.util.initialize",), "is_training", "works"),
+    Name("get_target_batch", ("mx_rec.util.initialize",), "is_training", "works"),
     Name("get_use_dynamic_expansion", ("mx_rec.util.initialize",), "", "works"),
     Name(
         "get_rank_id",
@@ -109,6 +110,7 @@ NAMES = [
     Name("OrphanLookupKeySlicerHook", ("mx_rec.graph.hooks", "mx_rec.graph"), "", "accepted"),
     Name("ACGPushOpsToDatasetHook", ("mx_rec.graph.acg_push_ops", "mx_rec.graph"), "dump_graph", "works"),
     Name("do_merge_lookup", ("mx_rec.graph.merge_lookup", "mx_rec.graph"), "is_train", "accepted"),
+    Name("eos_map", ("tf.data.Dataset",), "librec channel_id max_train_steps max_eval_steps", "works"),
     # Optimizers
     Name(
         "create_hash_optimizer",
