@@ -21,7 +21,7 @@ def _command(directory, *arguments):
 
 
 def _demo(directory, *arguments):
-    """What a run prints; fails unless it succeeds without a word on stderr."""
+    """What a run prints; fails unless it succeeds and prints nothing on stderr."""
     result = subprocess.run(_command(directory, *arguments), capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stderr == ""
@@ -32,16 +32,16 @@ def _reached(output):
     return float(re.search(r"^AUC reached +(\S+)", output, re.MULTILINE).group(1))
 
 
-def _scalars(logs):
-    """{tag: {step: value}} of the event files."""
+def _summaries(logs):
+    """{tag: {step: value}} of the event files: a number, or a histogram."""
     import tensorflow as tf
 
-    scalars = {}
+    summaries = {}
     for name in sorted(os.listdir(logs)):
         for event in tf.compat.v1.train.summary_iterator(os.path.join(logs, name)):
             for value in event.summary.value:
-                scalars.setdefault(value.tag, {})[event.step] = value.simple_value
-    return scalars
+                summaries.setdefault(value.tag, {})[event.step] = getattr(value, value.WhichOneof("value"))
+    return summaries
 
 
 @pytest.fixture(scope="module")
@@ -85,14 +85,17 @@ def test_logs_for_tensorboard(finished):
     directory, output = finished
     command = re.search(r"^watch +(.*)$", output, re.MULTILINE).group(1)
     assert command.endswith(f"--logdir {directory}/tensorboard")
-    scalars = _scalars(directory / "tensorboard")
-    assert scalars["auc"][_STEPS] == pytest.approx(_reached(output), abs=1e-4)
-    assert scalars["loss"][_STEPS] < scalars["loss"][10]
-    assert scalars["samples_per_second"][_STEPS] > 0
+    summaries = _summaries(directory / "tensorboard")
+    assert summaries["auc"][_STEPS] == pytest.approx(_reached(output), abs=1e-4)
+    assert summaries["loss"][_STEPS] < summaries["loss"][10]
+    assert summaries["samples_per_second"][_STEPS] > 0
     for table in ("user_table", "item_table", "segment_table", "category_table"):
-        rows, size = scalars[f"mx_rec/{table}/rows"], scalars[f"mx_rec/{table}/bytes"]
+        rows, size = summaries[f"mx_rec/{table}/rows"], summaries[f"mx_rec/{table}/bytes"]
         assert rows[0] == 0 < rows[_STEPS]
         assert size[_STEPS] >= rows[_STEPS] * 16 * 4
+        norms = summaries[f"mx_rec/{table}/norm"][_STEPS]
+        assert norms.num == min(rows[_STEPS], 4096) == sum(norms.bucket)  # of a sample
+        assert 0 < norms.min <= norms.sum / norms.num <= norms.max
 
 
 @pytest.mark.slow
