@@ -50,9 +50,9 @@ class GraphState:
     """Tensors are kept by `key`."""
 
     tables: dict[str, object] = dataclasses.field(default_factory=dict)
-    # (plan, is_train) -> table -> its commit; (plan, is_train, is_pooled) for a second view of a feature
+    # (plan, is_train) -> table -> its commit; (plan, is_train, pooling) for a second view of a feature
     commits: dict[tuple, dict[str, object]] = dataclasses.field(default_factory=dict)
-    # (plan, is_train, feature, is_pooled) -> embeddings
+    # (plan, is_train, feature, pooling) -> embeddings
     embeddings: dict[tuple, object] = dataclasses.field(default_factory=dict)
     # plan prepared for evaluation -> the same for training
     grouped: dict[tuple, object] = dataclasses.field(default_factory=dict)

@@ -50,7 +50,7 @@ TEST(WritableFile, WritesAnyPartThroughOrPastThePageCache) {
   constexpr size_t kSize = (size_t{4} << 20) + 999;
   std::mt19937_64 random(1);
   std::string content = RandomBytes(kSize, &random);
-  // In parts of any length, of which those that lie in memory as they do in the file may pass by the page cache; two
+  // In parts of any length, of which those that lie in memory as they do in the file may bypass the page cache; two
   // threads at a time, so that one's last block is the other's first.
   for (int round = 0; round < 8; ++round) {
     std::unique_ptr<WritableFile> file;

@@ -58,7 +58,7 @@ REGISTER_OP("MxrecLookup")
       return absl::OkStatus();
     });
 
-// Values of `modes` and `views`; mx_rec/_lowering/commits.py sets them.
+// Values of `modes` and `views`; mx_rec/_ops/lookup.py sets them.
 enum Mode { kSkip = 0, kRead = 1, kInsert = 2 };
 enum View { kHidden = 0, kEach = 1, kPooled = 2 };
 

@@ -14,7 +14,7 @@ moment: what a save of C does there first, to tidy up, goes wrong as well. What 
     kill   the same, by SIGKILL, in a process of its own. It is slow, so only some n are tried
 
 With "deltas", checkpoints hold what has changed where that is possible: under a new name. With "large", a table
-has so many bytes in one place that they pass by the page cache; that is tried under a new name alone.
+has so many bytes in one place that they bypass the page cache; that is tried under a new name alone.
 
 The operations are intercepted by fault_injection.c, which this script compiles and has loaded.
 """
