@@ -28,6 +28,8 @@ class StandIn(SaveableObject):
 
 # ---- Saver.
 
+BUILD = "_build"  # its method that makes its ops, for patches
+
 
 def saveables() -> list[object]:
     """What a Saver covers in the default graph that is given no `var_list`."""
@@ -76,6 +78,8 @@ def remove_old(saver, meta_graph_suffix: str) -> None:
 
 
 # ---- CheckpointSaverHook.
+
+HOOK_SAVE = "_save"  # its method that saves, for patches
 
 
 def step_tensor_of(hook):

@@ -6,6 +6,9 @@ from tensorflow.python.framework import meta_graph
 MAKERS = meta_graph  # the module of the functions that make and import MetaGraphs, for patches
 # The base of all builders of SavedModels, for patches.
 SavedModelBuilder = tf.compat.v1.saved_model.Builder.__base__
+# Methods of theirs: the one that notes what a model needs besides its variables, and the one that adds a graph.
+ADD_COLLECTIONS = "_add_collections"
+ADD_META_GRAPH = "_tag_and_add_meta_graph"
 
 
 def read(path: str):

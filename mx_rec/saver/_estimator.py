@@ -1,18 +1,12 @@
 """What Estimators do otherwise when their models have tables."""
 
-import sys
-
 import tensorflow as tf
 
 from mx_rec._log import logger
 from mx_rec._tables import graphs
+from mx_rec._tf import loaded_estimator
 from mx_rec._tf.patch import Patch
 from mx_rec.saver import _parked
-
-
-def _find_estimator():
-    module = sys.modules.get("tensorflow_estimator.python.estimator.estimator")
-    return None if module is None else module.Estimator
 
 
 def _train(self, estimator_spec, worker_hooks, hooks, global_step_tensor, saving_listeners):
@@ -43,5 +37,10 @@ def _begin_anew(tables, model_dir):
 
 
 PATCHES = [
-    Patch(_find_estimator, "_train_with_estimator_spec", _train, "rows being trained survive what else is evaluated")
+    Patch(
+        loaded_estimator.estimator_class,
+        loaded_estimator.TRAIN,
+        _train,
+        "rows being trained survive what else is evaluated",
+    )
 ]

@@ -65,9 +65,9 @@ def _end(self, session):
 
 def _save(self, session, step):
     if not checkpoints.has_listeners(self):
-        return PATCHES["_save"].stock(self, session, step)
+        return PATCHES[checkpoints.HOOK_SAVE].stock(self, session, step)
     with _background.foreground():
-        return PATCHES["_save"].stock(self, session, step)
+        return PATCHES[checkpoints.HOOK_SAVE].stock(self, session, step)
 
 
 PATCHES = {
@@ -76,6 +76,6 @@ PATCHES = {
         ("after_create_session", _after_create_session),
         ("after_run", _after_run),
         ("end", _end),
-        ("_save", _save),
+        (checkpoints.HOOK_SAVE, _save),
     )
 }

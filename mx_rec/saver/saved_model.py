@@ -154,11 +154,14 @@ def _strip(directory):
 
 PATCHES = [
     Patch(
-        lambda: tf.compat.v1.saved_model.Builder, "_add_collections", _add_collections, "a SavedModel brings its tables"
+        lambda: tf.compat.v1.saved_model.Builder,
+        meta_graphs.ADD_COLLECTIONS,
+        _add_collections,
+        "a SavedModel brings its tables",
     ),
     Patch(
         lambda: meta_graphs.SavedModelBuilder,
-        "_tag_and_add_meta_graph",
+        meta_graphs.ADD_META_GRAPH,
         _tag_and_add_meta_graph,
         "what only training needs is no part of a model",
     ),

@@ -109,7 +109,7 @@ def _build(self, checkpoint_path, build_save, build_restore):
             if anchors:
                 _COVERED.set(self, _Covered(anchors, given is not None, not dense))
                 checkpoints.give_variables(self, dense or [checkpoints.StandIn(_TABLES_ONLY)])
-    return _PATCHES["_build"].stock(self, checkpoint_path, build_save, build_restore)
+    return _PATCHES[checkpoints.BUILD].stock(self, checkpoint_path, build_save, build_restore)
 
 
 def _anchors(saver, sess):
@@ -320,6 +320,6 @@ def _version(prefix):
 
 _PATCHES = {
     name: Patch(lambda: tf.compat.v1.train.Saver, name, ours, "checkpoints have tables beside the dense variables")
-    for name, ours in (("_build", _build), ("save", _save), ("restore", _restore))
+    for name, ours in ((checkpoints.BUILD, _build), ("save", _save), ("restore", _restore))
 }
 PATCHES = [*_PATCHES.values(), *_timers.PATCHES.values()]

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.training import gradient_descent as tf_gradient_descent
 
 from mx_rec.constants import constants
 from mx_rec.constants.constants import (
@@ -136,7 +135,7 @@ def test_trigger_evict_evicts_what_is_too_old(started):
 # ---- optimizers of scripts ------------------------------------------------------------------------------------------
 
 
-class Decayed(tf_gradient_descent.GradientDescentOptimizer, CustomizedOptimizer):
+class Decayed(v1.train.GradientDescentOptimizer, CustomizedOptimizer):
     """In the manner of older scripts: weight decay, by TensorFlow's ops on the table's variable."""
 
     def __init__(self, learning_rate, weight_decay, slots=()):

@@ -372,13 +372,10 @@ def test_the_hook_that_only_starts_the_pipeline_is_not_needed(tmp_path):
 
 
 def test_nothing_of_tensorflow_stays_patched(tmp_path):
-    from tensorflow.python.training import monitored_session
-    from tensorflow_estimator.python.estimator import estimator
-
     def functions():
         return [
-            monitored_session.Scaffold.finalize,
-            estimator.Estimator._train_with_estimator_spec,
+            v1.train.Scaffold.finalize,
+            v1.estimator.Estimator._train_with_estimator_spec,
             tf.compat.v1.train.warm_start,
             tf.compat.v1.train.Saver.save,
             tf.compat.v1.saved_model.Builder._tag_and_add_meta_graph,
