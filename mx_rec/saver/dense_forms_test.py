@@ -10,10 +10,9 @@ from tensorflow.core.protobuf import saver_pb2
 from mx_rec.transaction import _lock
 from tests.shared.saver_model import Model
 
-pytestmark = pytest.mark.usefixtures("installed")
+pytestmark = [pytest.mark.border, pytest.mark.usefixtures("installed")]
 
 v1 = tf.compat.v1
-pytestmark = pytest.mark.border
 FORMS = {
     "usual": ({}, {}),
     "sharded": ({"sharded": True}, {}),

@@ -54,3 +54,10 @@ def test_what_ships_knows_no_tests():
 def test_every_folder_of_tests_is_told_of():
     told = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
     assert {p.parent.name for p in (ROOT / "tests").rglob("*_test.py")} <= told
+
+
+def test_no_file_sets_its_marks_twice():
+    """The second `pytestmark` would take away what the first says."""
+    assert [
+        str(path.relative_to(ROOT)) for path in FILES if len(re.findall("^pytestmark\\b", path.read_text(), re.M)) > 1
+    ] == []
