@@ -20,7 +20,11 @@ class Part:
     lasts = False  # True: it outlives terminate_config_initializer
 
     def settle(self) -> None:
-        """Ends what is under way, before anything is closed. RuntimeError if that failed."""
+        """Ends what is under way: called before anything is closed, and before tables begin anew. RuntimeError if that
+        failed."""
+
+    def forget(self, table: str) -> None:
+        """Forgets what the rows of a table were: it has begun anew."""
 
     def close(self) -> None:
         """Gives back what it holds."""
@@ -72,6 +76,16 @@ class Process:
     feature_specs: dict[str, object] = dataclasses.field(default_factory=dict)  # that an insert function has seen
     generation: int = 0  # how often all tables were forgotten: what tells a table from a later one of its name
     parts: dict[type, Part] = dataclasses.field(default_factory=dict)
+
+    def settle(self) -> None:
+        """Settles all parts; the first failure ends it."""
+        for one in list(self.parts.values()):
+            one.settle()
+
+    def forget(self, table: str) -> None:
+        """Lets all parts forget what the rows of a table were."""
+        for one in list(self.parts.values()):
+            one.forget(table)
 
     def end(self) -> None:
         """Settles all parts, then closes those that do not last, the latest first, and forgets the settings. Raises the

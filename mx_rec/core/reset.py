@@ -1,7 +1,5 @@
 """reset_tables: tables that begin anew, while the process goes on."""
 
-import sys
-
 from mx_rec import _check, _process
 from mx_rec._log import logger
 from mx_rec._native import table as native_table
@@ -28,30 +26,9 @@ def reset_tables(*names: str) -> None:
         _check.instance("names", name, str, "names of tables")
         if name not in known:
             raise ValueError(f"there is no table {name!r} in this process; it has {sorted(known)}")
-    _wait_for_save()
+    _process.process.settle()  # a save that is under way has the rows that were
     for name in dict.fromkeys(names or known):
         rows = known[name].facts().rows
         known[name].clear()
-        _forget_checkpoint(name)
+        _process.process.forget(name)
         logger.info("table '%s': %d rows are gone", name, rows)
-
-
-# No table was ever saved or restored where the saver was not imported; importing it would import TensorFlow.
-
-
-def _wait_for_save():
-    if "mx_rec.saver._background" in sys.modules:
-        sys.modules["mx_rec.saver._background"].wait()
-
-
-def _forget_checkpoint(name):
-    """Notes that the table is no longer what any checkpoint holds."""
-    if "mx_rec.saver.saver" not in sys.modules:
-        return
-    from mx_rec.saver import _live, _parked, _tip
-
-    _live.note(name, None, ())
-    _parked.drop(name)
-    tip = _tip.current()
-    if tip is not None and name in tip.moments:
-        _tip.set_current(None)

@@ -8,13 +8,23 @@ Those that compute the update of rows themselves derive from an optimizer of Ten
 from collections import defaultdict
 from typing import Any
 
+from mx_rec._process import Part, part
+
 __all__ = ["CustomizedOptimizer"]
+
+
+class _Names(Part):
+    """How many optimizers have asked for a name."""
+
+    lasts = True
+
+    def __init__(self):
+        self.given: defaultdict[str, int] = defaultdict(int)
 
 
 class CustomizedOptimizer:
     """A sparse optimizer: a name of its own, and slots with their initial values."""
 
-    name_counter = defaultdict(int)  # how many optimizers have asked for a name
     unique_name = ""
     base_name = ""
     _slot_num = 0
@@ -39,8 +49,9 @@ class CustomizedOptimizer:
     def _get_name(self, name="CustomizedOptimizer") -> None:
         """Sets `base_name` to `name`, and `unique_name` to it with the number of the optimizers that had it before."""
         self.base_name = name
-        self.unique_name = f"{name}_{CustomizedOptimizer.name_counter[name]}"
-        CustomizedOptimizer.name_counter[name] += 1
+        given = part(_Names).given
+        self.unique_name = f"{name}_{given[name]}"
+        given[name] += 1
 
     def initialize_slots(self, var: Any, table_instance: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} does not say how its slots are made")

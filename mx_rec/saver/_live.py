@@ -18,6 +18,9 @@ class _Held(Part):
     def __init__(self):
         self.of_table: dict[str, tuple] = {}  # name -> (the token of a checkpoint, the table's state when it held that)
 
+    def forget(self, table):
+        self.of_table.pop(table, None)
+
 
 def token(link: _chain.Link, name: str) -> Optional[tuple]:
     """Returns what tells the content of a table in a checkpoint from all others, wherever that lies: its entry has a
@@ -32,7 +35,7 @@ def token_of(entry: _manifest.TableEntry, parent: Optional[_manifest.Parent]) ->
 def note(name: str, token: Optional[tuple], state: tuple) -> None:
     """Remembers that a table, when it was in `state`, held what a checkpoint of that token holds; None forgets it."""
     if token is None:
-        part(_Held).of_table.pop(name, None)
+        part(_Held).forget(name)
     else:
         part(_Held).of_table[name] = (token, state)
 

@@ -40,6 +40,11 @@ class _Trainings(Part):
     def __init__(self):
         self.open: list[_Training] = []
 
+    def forget(self, table):
+        """Drops the rows of a table that wait for their training."""
+        for one in self.open:
+            _drop(one, table)
+
 
 def _open():
     return part(_Trainings).open
@@ -115,12 +120,6 @@ def put_aside(tables, graph) -> None:
             one.tracking[name] = table.native.tracking
             one.waiting[name] = path
             logger.info("table '%s': the rows that are being trained wait in '%s'", name, path)
-
-
-def drop(name: str) -> None:
-    """Forgets the rows of a table that wait for their training."""
-    for one in _open():
-        _drop(one, name)
 
 
 def _drop(one, name):

@@ -28,6 +28,11 @@ class Tip:
 class _Current(Part):
     tip: Optional[Tip] = None
 
+    def forget(self, table):
+        """The next checkpoint holds all rows of a table that began anew, and so those of the tables beside it."""
+        if self.tip is not None and table in self.tip.moments:
+            self.tip = None
+
 
 def current() -> Optional[Tip]:
     """Returns the tip; None if the next checkpoint must hold all rows."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mx_rec import _check, _config, _process
 from mx_rec._log import logger
-from mx_rec._process import process
+from mx_rec._process import Part, part, process
 from mx_rec.util._process_config import FeatureSpecConfig, HybridManagerConfig, OptimizerConfig
 from mx_rec.util.communication.hccl_ops import get_device_id, get_rank_id, get_rank_size
 
@@ -190,8 +190,6 @@ class ConfigInitializer:
     """The settings of the process; one instance, `ConfigInitializer.get_instance()`. The keywords of `init` are
     attributes of it."""
 
-    _instance: ConfigInitializer | None = None
-
     def __init__(self) -> None:
         self.train_params_config = TrainParamsConfig()
         self.sparse_embed_config = SparseEmbedConfig()
@@ -203,9 +201,7 @@ class ConfigInitializer:
     def get_instance(cls) -> ConfigInitializer:
         """Returns the one instance. EnvironmentError before `init`."""
         _process.config()
-        if cls._instance is None:
-            cls._instance = cls()
-        return cls._instance
+        return part(_Settings).instance
 
     @property
     def if_load(self) -> bool:
@@ -238,6 +234,15 @@ class ConfigInitializer:
         if name in {field.name for field in dataclasses.fields(config)}:
             return getattr(config, name)
         raise AttributeError(f"ConfigInitializer has no attribute {name!r}")
+
+
+class _Settings(Part):
+    """The one ConfigInitializer."""
+
+    lasts = True
+
+    def __init__(self):
+        self.instance = ConfigInitializer()
 
 
 def get_initializer(is_training: bool) -> Any:

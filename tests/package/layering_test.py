@@ -209,26 +209,34 @@ def _changed(tree):
 
 
 def _mutables(tree):
-    """The names of a module that something changes, or may: lists and the like that have no name of a constant, or one
-    but are changed; what is made to change, such as locks, caches and counters; names that functions bind anew."""
-    changed = {ast.unparse(node) for node in _changed(tree)}
-    for statement in _own_statements(tree.body):
+    """The names of a module and of its classes that something changes, or may: lists and the like that have no name of
+    a constant, or one but are changed; what is made to change, such as locks, caches and counters; names that functions
+    bind anew, and attributes that they set on a class."""
+    changed = {ast.unparse(node).rpartition(".")[2] for node in _changed(tree)}
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    for statement in _own_statements([*tree.body, *(inner for one in classes for inner in one.body)]):
         if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
             for name in (node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)):
-                is_constant = name.strip("_").isupper() or name == "__all__"
+                is_constant = name.strip("_").isupper() or name in ("__all__", "_fields_")
                 value = statement.value
                 if isinstance(value, _DISPLAYS) and not (is_constant and name not in changed):
                     yield name
                 elif isinstance(value, ast.Call) and _MUTABLE.fullmatch(ast.unparse(value.func)):
                     yield name
         elif isinstance(statement, ast.FunctionDef) and any(
-            "cache" in ast.unparse(d) for d in statement.decorator_list
+            "cache" in ast.unparse(d) and "cached_property" not in ast.unparse(d) for d in statement.decorator_list
         ):
             yield statement.name
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):
             yield from node.names
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            # Outside of classes, `cls` is one that is being made.
+            if ast.unparse(node.value) in {"type(self)", *(one.name for one in classes)} or (
+                ast.unparse(node.value) == "cls" and any(node in ast.walk(one) for one in classes)
+            ):
+                yield ast.unparse(node)
 
 
 def test_no_module_keeps_what_changes():
