@@ -4,11 +4,11 @@ NumPy arrays are passed as they are; one of another type, or with gaps, is a cty
 """
 
 import ctypes
-from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_uint32, c_void_p
 
 import numpy as np
 
-from mx_rec._native import errors
+from mx_rec._native import errors, table_config
 
 Int64s = np.ctypeslib.ndpointer(np.int64, flags="C_CONTIGUOUS")
 Floats = np.ctypeslib.ndpointer(np.float32, flags="C_CONTIGUOUS")
@@ -28,10 +28,7 @@ _Files = POINTER(CheckpointFile)
 PROTOTYPES = {
     # capi.h
     "mxrec_last_error": (c_char_p,),
-    "mxrec_table_create": (
-        *(c_int, c_char_p, c_int32, c_int64, c_int64, c_int32, c_float, c_float, c_float, c_uint64),
-        *(POINTER(c_float), c_int64, Int64s, c_int64, c_int64, c_int64, _Texts, c_int32),
-    ),
+    "mxrec_table_create": (c_int, POINTER(table_config.InC)),
     "mxrec_table_set_slots": (c_int, c_char_p, c_int32, _Texts, POINTER(c_float)),
     "mxrec_table_slot_name": (c_int, c_char_p, c_int32, c_char_p, c_int64),
     "mxrec_table_facts": (c_int, c_char_p, _Int64),

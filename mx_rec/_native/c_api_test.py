@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from mx_rec._native import c_api, library
+from mx_rec._native import c_api, library, table_config
 from mx_rec._native.c_api import Bytes, CheckpointFile, Floats, Int64s
 
 HEADERS = sorted((pathlib.Path(__file__).resolve().parents[2] / "native/capi").glob("*capi.h"))
@@ -28,6 +28,7 @@ TYPES = {
     "float*": [Floats, ctypes.POINTER(ctypes.c_float)],
     "uint8_t*": [Bytes],
     "char**": [ctypes.POINTER(ctypes.c_char_p)],
+    "mxrec_table_config*": [ctypes.POINTER(table_config.InC)],
     "mxrec_checkpoint_file*": [ctypes.POINTER(CheckpointFile)],
     **{f"mxrec_{name}*": [ctypes.c_void_p] for name in ("eviction", "snapshot", "reader")},
     **{f"mxrec_{name}**": [ctypes.POINTER(ctypes.c_void_p)] for name in ("eviction", "snapshot", "reader")},
@@ -56,7 +57,16 @@ def test_every_function_has_the_prototype_of_its_header():
             assert kind in TYPES[in_c], f"{name}: {in_c} at place {number}"
 
 
-def test_the_struct_is_as_long_as_in_c():
+def test_the_configuration_of_a_table_has_the_fields_of_its_header():
+    header = re.sub(r"//.*", "", (HEADERS[0].parent / "capi.h").read_text())
+    body = re.search(r"typedef struct {([^}]*)} mxrec_table_config;", header).group(1)
+    fields = [re.fullmatch(r"(.*?)(\w+)", one.strip()).groups() for one in body.split(";") if one.strip()]
+    assert [name for _, name in fields] == [name for name, _ in table_config.InC._fields_]
+    for (in_c, name), (_, kind) in zip(fields, table_config.InC._fields_):
+        assert kind in TYPES[re.sub(r"\bconst\b|\s", "", in_c)], name
+
+
+def test_the_struct_of_a_file_is_as_long_as_in_c():
     room = re.search(r"MXREC_FILE_NAME_BYTES (\d+)", "".join(header.read_text() for header in HEADERS))
     assert CheckpointFile.bytes.offset == int(room.group(1))
 

@@ -2,28 +2,14 @@
 
 import ctypes
 import dataclasses
-import os
 from collections.abc import Sequence
 from typing import Optional
 
 import numpy as np
 
 from mx_rec._native import library
+from mx_rec._native.table_config import TableConfig
 from mx_rec._process import Part, part, process
-
-
-@dataclasses.dataclass(frozen=True)
-class InitializerSpec:
-    """How the first value of a row follows from its key (native/table/initializer.h)."""
-
-    kind: str  # a key of KINDS
-    a: float = 0.0
-    b: float = 0.0
-    scale: float = 1.0
-    seed: int = 0
-    pool: Optional[np.ndarray] = None  # float32 [rows, dim], for kind "pool"
-
-    KINDS = {"constant": 0, "uniform": 1, "normal": 2, "truncated_normal": 3, "pool": 4}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,15 +32,6 @@ class Facts:
     def is_untouched(self) -> bool:
         """Whether the table is as it was made."""
         return self.mutations == 0 and self.inserted == 0
-
-
-@dataclasses.dataclass(frozen=True)
-class DiskTier:
-    """How many rows may be in memory, how many more on disk, and the directories for these (native/table/tier.h)."""
-
-    memory_rows: int
-    disk_rows: int
-    paths: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,33 +67,14 @@ def _saved_numbers(saved):
 class NativeTable:
     """A handle by name; the table itself belongs to the process and lives until `clear_all()`."""
 
-    def __init__(
-        self,
-        name: str,
-        dim: int,
-        max_rows: int,
-        initializer: InitializerSpec,
-        padding_keys: Sequence[int],
-        tier: Optional[DiskTier] = None,
-        expected_rows: int = 0,
-    ):
-        self.name = name
-        self.max_rows = max_rows  # 0: no limit
-        self.dim = dim
-        self.encoded = name.encode()
+    def __init__(self, config: TableConfig):
+        self.name = config.name
+        self.max_rows = config.max_rows  # 0: no limit
+        self.dim = config.dim
+        self.encoded = self.name.encode()
         self.slot_specs: tuple[tuple[str, float], ...] = ()  # as set through this handle
-        pool, pool_rows = None, 0
-        if initializer.pool is not None:
-            array = np.ascontiguousarray(initializer.pool, np.float32)
-            pool, pool_rows = array.ctypes.data_as(ctypes.POINTER(ctypes.c_float)), array.shape[0]
-        padding = np.ascontiguousarray(padding_keys, np.int64)
-        tier = tier or DiskTier(0, 0, ())
-        paths = (ctypes.c_char_p * max(1, len(tier.paths)))(*[os.fsencode(path) for path in tier.paths])
-        core, kind = library.core(), InitializerSpec.KINDS[initializer.kind]
-        values = (kind, initializer.a, initializer.b, initializer.scale, initializer.seed % 2**64, pool, pool_rows)
-        disk = (tier.memory_rows, tier.disk_rows, paths, len(tier.paths))
-        core.mxrec_table_create(self.encoded, dim, max_rows, expected_rows, *values, padding, padding.size, *disk)
-        part(_Registry).known[name] = self
+        library.core().mxrec_table_create(config.in_c())
+        part(_Registry).known[self.name] = self
 
     def set_slots(self, slots: Sequence[tuple[str, float]]) -> None:
         """Makes room in every row for the optimizer's slots: (checkpoint name, initial value) each."""

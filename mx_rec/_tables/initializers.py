@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from mx_rec._native.table import InitializerSpec
+from mx_rec._native.table_config import InitializerSpec
 
 # Rows sampled from an initializer that the core does not know; keys share them by hash. 65,536 rows are more distinct
 # starting points than a random initializer needs, and at most 16 MiB.

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from mx_rec import _process
 from mx_rec._log import logger
-from mx_rec._native.table import InitializerSpec
+from mx_rec._native.table_config import InitializerSpec
 from mx_rec._ops import library
 from mx_rec._ops.lookup import LookupOp
 from mx_rec._ops.op import are_in

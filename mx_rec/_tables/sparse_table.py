@@ -9,7 +9,8 @@ import numpy.typing as npt
 from mx_rec import _process
 from mx_rec._log import logger
 from mx_rec._native import table as native_table
-from mx_rec._native.table import DiskTier, InitializerSpec, NativeTable
+from mx_rec._native.table import NativeTable
+from mx_rec._native.table_config import DiskTier, InitializerSpec, TableConfig
 from mx_rec._process import Part, part
 from mx_rec._tables import anchors, initializers, row_access
 from mx_rec._tf import patches
@@ -90,7 +91,15 @@ class BaseSparseEmbedding:
         self.initializer = initializer
         self.generation = native_table.generation()
         self.native = NativeTable(
-            options.name, options.dim, self.native_limit, initializer, options.padding_keys, options.tier, options.rows
+            TableConfig(
+                options.name,
+                options.dim,
+                initializer,
+                max_rows=self.native_limit,
+                expected_rows=options.rows,
+                padding_keys=options.padding_keys,
+                tier=options.tier,
+            )
         )
         if options.tier is not None:
             part(_OnDisk).tables[options.name] = self

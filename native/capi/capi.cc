@@ -59,29 +59,29 @@ extern "C" {
 
 const char* mxrec_last_error(void) { return mxrec::last_error.c_str(); }
 
-int mxrec_table_create(const char* name, int32_t dim, int64_t max_rows, int64_t expected_rows, int32_t kind, float a,
-                       float b, float scale, uint64_t seed, const float* pool, int64_t pool_rows,
-                       const int64_t* padding_keys, int64_t padding_count, int64_t memory_rows, int64_t disk_rows,
-                       const char* const* paths, int32_t path_count) {
+int mxrec_table_create(const mxrec_table_config* given) {
   return Guarded([&] {
     mxrec::TableConfig config;
-    config.name = name;
-    config.dim = dim;
-    config.max_rows = max_rows;
-    config.expected_rows = expected_rows;
+    config.name = given->name;
+    config.dim = given->dim;
+    config.max_rows = given->max_rows;
+    config.expected_rows = given->expected_rows;
+    const int32_t kind = given->initializer;
     if (kind < 0 || kind > static_cast<int32_t>(mxrec::InitializerSpec::Kind::kPool)) {
       return Status::InvalidArgument("table '" + config.name + "': unknown initializer kind " + std::to_string(kind));
     }
     config.initializer.kind = static_cast<mxrec::InitializerSpec::Kind>(kind);
-    config.initializer.a = a;
-    config.initializer.b = b;
-    config.initializer.scale = scale;
-    config.initializer.seed = seed;
-    if (pool != nullptr) config.initializer.pool.assign(pool, pool + pool_rows * dim);
-    if (padding_keys != nullptr) config.padding_keys.assign(padding_keys, padding_keys + padding_count);
-    config.tier.memory_rows = memory_rows;
-    config.tier.disk_rows = disk_rows;
-    config.tier.paths.assign(paths, paths + path_count);
+    config.initializer.a = given->a;
+    config.initializer.b = given->b;
+    config.initializer.scale = given->scale;
+    config.initializer.seed = given->seed;
+    if (given->pool != nullptr) {
+      config.initializer.pool.assign(given->pool, given->pool + given->pool_rows * given->dim);
+    }
+    config.padding_keys.assign(given->padding_keys, given->padding_keys + given->padding_count);
+    config.tier.memory_rows = given->memory_rows;
+    config.tier.disk_rows = given->disk_rows;
+    config.tier.paths.assign(given->paths, given->paths + given->path_count);
     std::shared_ptr<Table> table;
     return Registry::Global().FindOrCreate(config, &table);
   });

@@ -14,13 +14,29 @@ extern "C" {
 // The message of this thread's last failure.
 const char* mxrec_last_error(void);
 
-// Finds or creates a table (table/registry.h). `kind`, `a`, `b`, `scale`, `seed` describe the initializer;
-// `pool` [pool_rows, dim] may be null. memory_rows > 0: rows beyond these are on disk, in directories `paths`
-// (table/tier.h).
-int mxrec_table_create(const char* name, int32_t dim, int64_t max_rows, int64_t expected_rows, int32_t kind, float a,
-                       float b, float scale, uint64_t seed, const float* pool, int64_t pool_rows,
-                       const int64_t* padding_keys, int64_t padding_count, int64_t memory_rows, int64_t disk_rows,
-                       const char* const* paths, int32_t path_count);
+// What a table is made from (table/table.h: TableConfig). The core keeps none of the pointers.
+typedef struct {
+  const char* name;
+  int32_t dim;
+  int64_t max_rows;
+  int64_t expected_rows;
+  int32_t initializer;  // table/initializer.h: InitializerSpec::Kind; the next four are its numbers
+  float a;
+  float b;
+  float scale;
+  uint64_t seed;
+  const float* pool;  // [pool_rows, dim], or null
+  int64_t pool_rows;
+  const int64_t* padding_keys;
+  int64_t padding_count;
+  int64_t memory_rows;  // > 0: rows beyond these are on disk, in the directories `paths` (table/tier.h)
+  int64_t disk_rows;
+  const char* const* paths;
+  int32_t path_count;
+} mxrec_table_config;
+
+// Finds or creates a table (table/registry.h).
+int mxrec_table_create(const mxrec_table_config* config);
 
 // Slots of the optimizer that trains the table.
 int mxrec_table_set_slots(const char* name, int32_t count, const char* const* slot_names, const float* initial_values);

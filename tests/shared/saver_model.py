@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from mx_rec._native import table as native_table
+from mx_rec._native.table_config import InitializerSpec, TableConfig
 from mx_rec._tables import anchors
 
 v1 = tf.compat.v1
@@ -16,7 +17,7 @@ COLLECTION = "ASCEND_GLOBAL_HASHTABLE_COLLECTION"
 
 def add_table(name, dim=4, slots=ADAM, is_save=True, max_rows=0, optimizer="LazyAdam"):
     """What create_table leaves behind, as far as a Saver sees it."""
-    native = native_table.NativeTable(name, dim, max_rows, native_table.InitializerSpec("constant"), ())
+    native = native_table.NativeTable(TableConfig(name, dim, InitializerSpec("constant"), max_rows=max_rows))
     if slots:
         native.set_slots(slots)
     anchor = v1.get_variable(name, [0, dim], trainable=False, use_resource=True, initializer=v1.zeros_initializer())
