@@ -71,4 +71,4 @@ def apply(library: ctypes.CDLL) -> None:
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
         if result is c_int:
-            function.errcheck = lambda code, *_: errors.check(code)
+            function.errcheck = lambda code, *_: errors.check(code, library.mxrec_last_error)

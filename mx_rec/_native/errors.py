@@ -1,5 +1,7 @@
 """Status codes of the core as Python exceptions."""
 
+from typing import Callable
+
 # native/base/status.h
 _EXCEPTIONS = {
     1: ValueError,  # invalid argument
@@ -12,11 +14,8 @@ _EXCEPTIONS = {
 }
 
 
-def check(code: int) -> None:
-    """Raises the exception of a failed call of the C interface; returns if `code` is 0."""
-    if code == 0:
-        return
-    from mx_rec._native import library
-
-    message = library.core().mxrec_last_error().decode("utf-8", "replace")
-    raise _EXCEPTIONS.get(code, RuntimeError)(message)
+def check(code: int, last_error: Callable[[], bytes]) -> None:
+    """Raises the exception of a failed call of the C interface, whose message `last_error` gives; returns if `code` is
+    0."""
+    if code != 0:
+        raise _EXCEPTIONS.get(code, RuntimeError)(last_error().decode("utf-8", "replace"))

@@ -19,17 +19,13 @@ from mx_rec._ops.touched import origin_of
 from mx_rec._tables import graphs
 from mx_rec._tables.anchors import table_of
 from mx_rec._tf import optimizers
+from mx_rec.optimizers._pairs import pairs_of, slices_of
 
 
 def adopt(cls) -> None:
-    """Lets `cls`, which derives from CustomizedOptimizer, update tables if it is an optimizer of TensorFlow that knows
-    nothing of them."""
-    from mx_rec.optimizers import _base
-
-    sparse = getattr(_base, "SparseOptimizer", None)  # None while that very class is being made
-    if not issubclass(cls, tf.compat.v1.train.Optimizer) or sparse is None or issubclass(cls, sparse):
-        return
-    if optimizers.written(cls, "apply_gradients") is None:
+    """Lets `cls`, which derives from CustomizedOptimizer and knows nothing of tables, update them if it is an optimizer
+    of TensorFlow."""
+    if issubclass(cls, tf.compat.v1.train.Optimizer) and optimizers.written(cls, "apply_gradients") is None:
 
         def apply_gradients(self, grads_and_vars, global_step=None, name=None):
             """Does what TensorFlow's does, for tables and variables."""
@@ -39,9 +35,7 @@ def adopt(cls) -> None:
 
 
 def _apply(optimizer, stock, grads_and_vars, global_step, name):
-    from mx_rec.optimizers import _base
-
-    pairs = _base.pairs_of(grads_and_vars)
+    pairs = pairs_of(grads_and_vars)
     of_tables = [(g, v) for g, v in pairs if table_of(v) is not None]
     if not of_tables:
         return stock(pairs, global_step, name)
@@ -52,7 +46,7 @@ def _apply(optimizer, stock, grads_and_vars, global_step, name):
     for gradient, variable in of_tables:
         if gradient is not None:
             table = table_of(variable)
-            parts = update.parts_of(*_base.slices_of(gradient, table, label))
+            parts = update.parts_of(*slices_of(gradient, table, label))
             by_table.setdefault(table.table_name, (table, []))[1].extend(parts)
     if not by_table:
         raise ValueError(f"{label}: no gradient for any table. Does the loss depend on a lookup with is_train=True?")

@@ -9,6 +9,7 @@ from collections import defaultdict
 from typing import Any
 
 from mx_rec._process import Part, part
+from mx_rec.optimizers import _own_update
 
 __all__ = ["CustomizedOptimizer"]
 
@@ -29,12 +30,12 @@ class CustomizedOptimizer:
     base_name = ""
     _slot_num = 0
     _derivative = 1
+    _has_rule = False  # of the core's: then it knows how tables are updated
 
     def __init_subclass__(cls, **keywords):
         super().__init_subclass__(**keywords)
-        from mx_rec.optimizers import _own_update
-
-        _own_update.adopt(cls)
+        if not cls._has_rule:
+            _own_update.adopt(cls)
 
     @property
     def slot_num(self) -> int:

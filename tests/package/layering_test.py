@@ -89,6 +89,35 @@ def test_every_room_knows_only_those_beneath_it():
     assert not wrong, "\n".join(wrong)
 
 
+# What loads the ops also registers their gradients, which the files of the ops have.
+CYCLES = [
+    {"mx_rec._ops.embeddings", "mx_rec._ops.fold", "mx_rec._ops.library", "mx_rec._ops.lookup", "mx_rec._ops.touched"}
+]
+
+
+def test_modules_do_not_import_one_another_in_a_circle():
+    # Nor inside of functions, which hides a circle and does not open it.
+    paths = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in PYTHON}
+    imported = {
+        name: {one if one in paths else one.rpartition(".")[0] for one in _imports(path)} & set(paths) - {name}
+        for name, path in paths.items()
+    }
+
+    def reached(name):
+        found, waiting = set(), [name]
+        while waiting:
+            new = imported[waiting.pop()] - found
+            found |= new
+            waiting += new
+        return found
+
+    reach = {name: reached(name) for name in paths}
+    circles = {
+        frozenset(other for other in reach[name] if name in reach[other]) for name in paths if name in reach[name]
+    }
+    assert circles == {frozenset(one) for one in CYCLES}
+
+
 def _is_op_knowledge(node):
     """Whether an expression counts an op's inputs or outputs, edits them or its attributes, or names an op of ours."""
     if isinstance(node, ast.Constant):
