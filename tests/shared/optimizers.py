@@ -29,6 +29,7 @@ OPTIMIZERS = {
     "adagrad": lambda: FACTORIES["adagrad"](0.1),
     "adagrad_by_addr": lambda: FACTORIES["adagrad_by_addr"](0.1),
     "ftrl": lambda: FACTORIES["ftrl"](0.1, l1_regularization_strength=0.01),
+    "ftrl_t": lambda: FACTORIES["ftrl_t"](0.01, alpha=0.05, lambda1=0.01, epsilon=0.01, grad_factor=0.3),
     "gradient_descent": lambda: FACTORIES["gradient_descent"](0.1, weight_decay=0.01),
     "gradient_descent_by_addr": lambda: FACTORIES["gradient_descent_by_addr"](0.1),
     "lazy_adam": lambda: FACTORIES["lazy_adam"](0.01),
