@@ -1,6 +1,7 @@
 """Rules about the tests themselves."""
 
 import ast
+import collections
 import re
 
 import pytest
@@ -54,3 +55,17 @@ def test_what_ships_knows_no_tests():
 def test_every_folder_of_tests_is_told_of():
     told = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
     assert {p.parent.name for p in (ROOT / "tests").rglob("*_test.py")} <= told
+
+
+def test_no_test_file_gives_a_name_twice():
+    """The later one would silently take the place of the earlier: marks, cases, or a whole test."""
+    twice = []
+    for path in (p for p in FILES if p.name.endswith("_test.py")):
+        names = collections.Counter()
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Assign):
+                names.update(target.id for target in node.targets if isinstance(target, ast.Name))
+            elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                names[node.name] += 1
+        twice += [f"{path.relative_to(ROOT)}: {name}" for name, count in names.items() if count > 1]
+    assert twice == []
