@@ -10,9 +10,8 @@ from tensorflow.core.protobuf import saver_pb2
 from mx_rec.transaction import _lock
 from tests.shared.saver_model import Model
 
-pytestmark = [pytest.mark.border, pytest.mark.usefixtures("installed")]
-
 v1 = tf.compat.v1
+pytestmark = [pytest.mark.border, pytest.mark.usefixtures("installed")]
 FORMS = {
     "usual": ({}, {}),
     "sharded": ({"sharded": True}, {}),

@@ -1,6 +1,7 @@
 """Rules about the tests themselves."""
 
 import ast
+import collections
 import re
 
 import pytest
@@ -56,8 +57,15 @@ def test_every_folder_of_tests_is_told_of():
     assert {p.parent.name for p in (ROOT / "tests").rglob("*_test.py")} <= told
 
 
-def test_no_file_sets_its_marks_twice():
-    """The second `pytestmark` would take away what the first says."""
-    assert [
-        str(path.relative_to(ROOT)) for path in FILES if len(re.findall("^pytestmark\\b", path.read_text(), re.M)) > 1
-    ] == []
+def test_no_test_file_gives_a_name_twice():
+    """The later one would silently take the place of the earlier: marks, cases, or a whole test."""
+    twice = []
+    for path in (p for p in FILES if p.name.endswith("_test.py")):
+        names = collections.Counter()
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Assign):
+                names.update(target.id for target in node.targets if isinstance(target, ast.Name))
+            elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                names[node.name] += 1
+        twice += [f"{path.relative_to(ROOT)}: {name}" for name, count in names.items() if count > 1]
+    assert twice == []

@@ -68,7 +68,7 @@ def count(op_type):
 
 # ---- Ids ----
 
-IDS = {
+SHAPED = {
     "rank_0": np.array(5),
     "rank_1": np.array([5, 6, 5]),
     "rank_2": np.array([[5, 6, 5], [7, 5, -8]]),
@@ -77,7 +77,7 @@ IDS = {
     "no_example": np.zeros((0, 3), np.int64),
     "no_ids_per_example": np.zeros((3, 0), np.int64),
 }
-every_shape = pytest.mark.parametrize("ids", IDS.values(), ids=IDS.keys())
+every_shape = pytest.mark.parametrize("ids", SHAPED.values(), ids=SHAPED.keys())
 
 
 @every_shape
