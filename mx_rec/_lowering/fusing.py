@@ -105,7 +105,7 @@ def _pool(op, lookups):
     source, rows, place = each.source, each.rows, each.place
     with tf.name_scope(op.name + "_pooled/"), tf.control_dependencies(None):
         spare = lookups.spare(lookup)
-        pooled = embeddings.build(source, rows, place, each.ids_shape, Pooling.SUM)
+        pooled = embeddings.build(source, rows, each.ids, Pooling.SUM)
         size = None if op.type == "Sum" else float(static_shape.size(terms.shape, -2))
         new = pooled if size is None else pooled / size
         gradients = [gradient if size is None else gradient / size for gradient, _ in chains]

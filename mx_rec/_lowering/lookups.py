@@ -8,7 +8,7 @@ from mx_rec._log import logger
 from mx_rec._lowering import commits, id_tensors, insertions, timestamps
 from mx_rec._lowering.finding import reads_dataset
 from mx_rec._ops import embeddings, prepare
-from mx_rec._ops.place import Place, Pooling
+from mx_rec._ops.place import Ids, Place, Pooling
 from mx_rec._tables import graphs, trackings
 from mx_rec._tf import iterators, static_shape
 
@@ -26,7 +26,7 @@ def from_spec(table, spec, batch, is_train, combiner=None, default=None, send_co
             f"table '{table.table_name}', {spec}: the insert function was mapped before .batch(), so each example was "
             "prepared by itself; map after batch: dataset.batch(n).map(get_asc_insert_func(...))"
         )
-    ids_shape = _ids_shape(spec, batch, insertion, place)
+    shape = _shape(spec, batch, insertion, place)
     layout = insertion.layout
     if is_train and not insertion.has_times and trackings.evicts_by_time(table):
         raise ValueError(
@@ -35,15 +35,15 @@ def from_spec(table, spec, batch, is_train, combiner=None, default=None, send_co
         )
     if is_train and not layout.is_grouped:
         plan, layout = _grouped(plan, layout, spec)
-    return _view(plan, layout, table, place.feature, ids_shape, is_train, combiner, default, send_count)
+    ids = Ids(Place(plan, place.table, place.feature), shape)
+    return _view(ids, layout, table, is_train, combiner, default, send_count)
 
 
 def from_tensor(table, ids, is_train, combiner=None, default=None, modify_graph=False, batch=None, send_count=0):
     """Returns the same for a tensor of ids, which is prepared in the step."""
     layout = prepare.Layout((table.table_name,), (0,), commits.needs_groups(is_train))
-    ids_shape, ids = ids.shape, tf.cast(ids, tf.int64)
-    plan = prepare.build([ids], layout, [timestamps.known_or_empty()] if is_train else [])
-    found = _view(plan, layout, table, 0, ids_shape, is_train, combiner, default, send_count)
+    plan = prepare.build([tf.cast(ids, tf.int64)], layout, [timestamps.known_or_empty()] if is_train else [])
+    found = _view(Ids(Place(plan, 0, 0), ids.shape), layout, table, is_train, combiner, default, send_count)
     name = tf.compat.v1.get_default_graph().get_name_scope()
     graphs.state().tensor_lookups.append(graphs.TensorLookup(name, table, plan, is_train, batch, modify_graph))
     return found
@@ -88,27 +88,27 @@ def _divide(pooled, combiner, padding):
     return pooled / (sizes if combiner == "mean" else tf.sqrt(sizes))
 
 
-def _view(plan, layout, table, feature, ids_shape, is_train, combiner, default, send_count):
-    if combiner is not None and ids_shape.rank == 0:
+def _view(ids, layout, table, is_train, combiner, default, send_count):
+    if combiner is not None and ids.shape.rank == 0:
         raise ValueError(
             f"table '{table.table_name}': `combiner` pools the last axis of the ids, but these ids are a scalar"
         )
-    size = None if ids_shape.rank in (None, 0) else static_shape.size(ids_shape, -1)
+    size = None if ids.shape.rank in (None, 0) else static_shape.size(ids.shape, -1)
     # Defaults replace single embeddings, so these must exist before they are pooled.
     is_pooled = combiner is not None and default is None and (combiner == "sum" or bool(size or table.padding_keys))
     pooling = Pooling.SUM if is_pooled else Pooling.NONE
-    commit = commits.commit(plan, layout, table, feature, pooling, is_train)
-    commits.limit(plan, commit, feature, send_count)
+    place = ids.place
+    commit = commits.commit(place.plan, layout, table, place.feature, pooling, is_train)
+    commits.limit(place.plan, commit, place.feature, send_count)
     if combiner is None:
         commit.show_padding()
-    place = Place(plan, layout.table_of_feature[feature], feature)
-    given = _given(commit, place, ids_shape, pooling, is_train)
+    given = _given(commit, ids, pooling, is_train)
     if default is not None:
-        has_row = embeddings.has_row(commit.handles, place, ids_shape)
+        has_row = embeddings.has_row(commit.handles, ids)
         given = tf.where(tf.expand_dims(has_row, -1), given, default)
     if combiner is None or (is_pooled and combiner == "sum"):
         return given
-    padding = embeddings.is_padding(table.padding_keys, place, ids_shape) if table.padding_keys else None
+    padding = embeddings.is_padding(table.padding_keys, ids) if table.padding_keys else None
     if not is_pooled:
         return _combine(given, combiner, padding)
     if padding is not None:
@@ -116,14 +116,14 @@ def _view(plan, layout, table, feature, ids_shape, is_train, combiner, default, 
     return given / (size if combiner == "mean" else size**0.5)
 
 
-def _given(commit, place, ids_shape, pooling, is_train):
-    """Returns what the commit gives for a feature of a plan; the same tensor for every lookup of it."""
-    state = graphs.state()
+def _given(commit, ids, pooling, is_train):
+    """Returns what the commit gives for the ids of a feature; the same tensor for every lookup of it."""
+    state, place = graphs.state(), ids.place
     key = (graphs.key(place.plan), is_train, place.feature, pooling)
     given = state.embeddings.get(key)
     if given is None:
         lookup = commit.ask_for(place.feature, pooling, is_train)
-        given = embeddings.build(lookup, commit.rows, place, ids_shape, pooling, "embeddings")
+        given = embeddings.build(lookup, commit.rows, ids, pooling, "embeddings")
         if graphs.is_top_level(place.plan.graph):
             state.embeddings[key] = given
     return given
@@ -169,8 +169,8 @@ def _locate(table, spec, batch):
     )
 
 
-def _ids_shape(spec, batch, insertion, place):
-    """Returns the ids' static shape: of the batch's own tensor if it is there, else what the dataset knew."""
+def _shape(spec, batch, insertion, place):
+    """Returns the static shape of the ids: of the batch's own tensor if it is there, else what the dataset knew."""
     if isinstance(batch, dict):
         ids = batch.get(spec.index_key)
         if ids is not None and hasattr(ids, "shape"):

@@ -5,7 +5,7 @@ from typing import Optional
 from mx_rec._ops import fold, library
 from mx_rec._ops.lookup import LookupOp
 from mx_rec._ops.op import Op, reads, told
-from mx_rec._ops.place import Place, Pooling
+from mx_rec._ops.place import Ids, Place, Pooling
 from mx_rec._tf import static_shape
 
 
@@ -13,11 +13,15 @@ class EmbeddingsOp(Op):
     TYPE = "MxrecEmbeddings"
     # The lookup's output that it hands on, and the lookup's rows, whose gradient its own becomes.
     source, rows = reads(0), reads(1)
-    pooling, ids_shape = told("pooled", Pooling), told("ids_shape")
+    pooling = told("pooled", Pooling)
 
     @property
     def place(self) -> Place:
         return Place(self.op.inputs[2], *map(self.op.get_attr, ("table", "feature")))
+
+    @property
+    def ids(self) -> Ids:
+        return Ids(self.place, self.op.get_attr("ids_shape"))
 
     @property
     def lookup(self) -> Optional[tuple[LookupOp, int]]:
@@ -53,10 +57,10 @@ class JoinedOp(Op):
         return [None, *folds, None]
 
 
-def build(source, rows, place, ids_shape, pooling, name=None):
-    """Builds the op that gives the embeddings of a feature, or of each of its bags, out of the lookup's."""
+def build(source, rows, ids, pooling, name=None):
+    """Builds the op that gives the embeddings of ids, or of each bag of them, out of the lookup's."""
     return library.ops().mxrec_embeddings(
-        embeddings=source, rows=rows, ids_shape=ids_shape, pooled=bool(pooling), name=name, **vars(place)
+        embeddings=source, rows=rows, pooled=bool(pooling), name=name, **ids.attributes
     )
 
 
@@ -75,11 +79,11 @@ def join(source, parts, shape):
     )
 
 
-def has_row(handles, place, ids_shape):
-    """Builds the op that tells, as bools, which ids of a feature have a row."""
-    return library.ops().mxrec_has_row(handles=handles, ids_shape=ids_shape, name="has_row", **vars(place))
+def has_row(handles, ids):
+    """Builds the op that tells, as bools, which ids have a row."""
+    return library.ops().mxrec_has_row(handles=handles, name="has_row", **ids.attributes)
 
 
-def is_padding(keys, place, ids_shape):
-    """Builds the op that tells, as bools, which ids of a feature are among `keys`."""
-    return library.ops().mxrec_padding(keys=keys, ids_shape=ids_shape, name="padding", **vars(place))
+def is_padding(keys, ids):
+    """Builds the op that tells, as bools, which ids are among `keys`."""
+    return library.ops().mxrec_padding(keys=keys, name="padding", **ids.attributes)

@@ -1,4 +1,4 @@
-"""Which part of a batch an op is about."""
+"""Which part of a batch an op is about: a feature, and the ids that it holds."""
 
 import dataclasses
 import enum
@@ -18,3 +18,16 @@ class Place:
     plan: object
     table: int
     feature: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Ids:
+    """The ids of a feature: where they are, and their form."""
+
+    place: Place
+    shape: object  # as far as the graph knows it
+
+    @property
+    def attributes(self) -> dict[str, object]:
+        """What tells an op of them."""
+        return {**vars(self.place), "ids_shape": self.shape}
