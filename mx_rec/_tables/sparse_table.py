@@ -80,7 +80,7 @@ class BaseSparseEmbedding:
         """What a lookup was last given as its `send_count`; None without."""
         self.optimizer_name = None
         self.variable: Any = None
-        """The resource variable of shape [0, dim] that stands for the table in the graph's collections and gradients."""
+        """The resource variable of shape [0, dim] that stands for the table in collections and gradients."""
         self._lookups = set()
         # What `content` was when this graph joined it with rows, and after a warm start.
         self.joined = None

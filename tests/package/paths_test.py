@@ -13,8 +13,8 @@ FILES = [
     *(path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.suffix in SUFFIXES),
     *(path for path in sorted(ROOT.iterdir()) if path.suffix in SUFFIXES or path.name == "Makefile"),
 ]
-# A path with a folder. What make puts into dist/ is no file of the repository.
-NAMED = re.compile(r"(?<![\w/.<>*{}$~-])(?!dist/)((?:[\w-]+/)+[\w-]+\.(?:py|h|cc|c|md|css|toml))\b")
+# A path with a folder. What make puts into dist/ is no file of the repository, nor are headers of the system.
+NAMED = re.compile(r"(?<![\w/.<>*{}$~-])(?!dist/|linux/|sys/)((?:[\w-]+/)+[\w-]+\.(?:py|h|cc|c|md|css|toml))\b")
 # Where paths in the repository are told from: a room of the package or the core is named without these.
 STARTS = (ROOT, ROOT / "mx_rec", ROOT / "native")
 

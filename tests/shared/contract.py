@@ -1,7 +1,8 @@
 """Every name that scripts of the original import, by the module they import it from: what the API promises them.
 
-`modules`: or the class that has the name once mx_rec runs. `parameters`: names that a call must take, None where there is nothing to call. `verdict`: what the name does here, as
-docs/ported_scripts.md says: "works", "accepted" (without effect) or "refused".
+`modules`: or the class that has the name as a method while mx_rec runs. `parameters`: names that a call must take, None
+where there is nothing to call. `verdict`: what the name does here, as docs/ported_scripts.md says: "works", "accepted"
+(without effect) or "refused".
 """
 
 import typing
