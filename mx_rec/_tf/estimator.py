@@ -49,7 +49,11 @@ def _bring_back():
             table["estimator"] = names
     try:
         tf.estimator = importlib.import_module("tensorflow_estimator.python.estimator.api._v2.estimator")
-        tf.compat.v1.estimator = importlib.import_module("tensorflow_estimator.python.estimator.api._v1.estimator")
+        v1 = importlib.import_module("tensorflow_estimator.python.estimator.api._v1.estimator")
+        # The first `import tensorflow.compat.v1` makes another module than `tf.compat.v1` was, and replaces that. A
+        # script may hold either.
+        for name in ("tensorflow._api.v2.compat.v1", "tensorflow.compat.v1"):
+            importlib.import_module(name).estimator = v1
     except ImportError as error:
         raise ImportError(
             f"TensorFlow {tf.__version__} has no Estimator, and the one of the package tensorflow-estimator cannot be "

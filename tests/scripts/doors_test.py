@@ -68,6 +68,21 @@ else:
     run(script, tmp_path)
 
 
+@pytest.mark.parametrize("first", ["from npu_bridge.npu_init import *", "import tensorflow.compat.v1 as v1"])
+def test_tensorflow_has_its_estimator_wherever_a_script_looks(first, tmp_path):
+    script = f"""
+import tensorflow as tf
+attribute = tf.compat.v1
+{first}
+from npu_bridge.npu_init import *
+import tensorflow.compat.v1 as module
+stock = module.estimator.Estimator
+assert attribute.estimator.Estimator is tf.compat.v1.estimator.Estimator is stock
+assert issubclass(NPUEstimator, stock) and issubclass(tf.estimator.Estimator, stock)
+"""
+    run(script, tmp_path)
+
+
 def test_a_file_beside_the_script_is_found_first(tmp_path):
     (tmp_path / "tf_adapter.py").write_text("from npu_bridge.npu_init import *\nORIGIN = 'script'\n")
     script = "from tf_adapter import ORIGIN, NPURunConfig\nimport mx_rec.npu\nprint(ORIGIN)\n"
