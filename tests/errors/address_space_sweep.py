@@ -64,8 +64,11 @@ def main():
     with tf.Graph().as_default():
         model = Model()
         known = np.arange(1000)
-        model.session.run(model.train, {model.ids: known.reshape(100, 10)})
-        trained = 1
+        # Several times: a thread of TensorFlow that waits for another one for the first time needs memory, and where
+        # there is none, ends the process.
+        trained = 20
+        for _ in range(trained):
+            model.session.run(model.train, {model.ids: known.reshape(100, 10)})
         for step in range(steps):
             # Known keys and new ones; each step more than the ones before, so that memory kept from them does not do.
             new = np.arange(KEYS + 25_000 * step) + (step + 1) * 10_000_000
