@@ -212,7 +212,9 @@ $(DOCS_TOOLS): pyproject.toml
 
 docs: $(DOCS_TOOLS)
 	@echo '== building the documentation'
-	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build -q --strict
+	@# Not with -q: a warning that is not shown is none to --strict, either.
+	@mkdir -p build
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict >build/docs.log 2>&1 || { cat build/docs.log >&2; exit 1; }
 	@echo 'site/index.html'
 
 wheel: setup
