@@ -21,6 +21,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 INSTALLED := $(VENV)/.installed-tf$(TF)
 TOOLS := $(VENV)/.tools-tf$(TF)
+MPICH := build/mpich/.installed
 BUILD_DIR := build/tf-$(TF)
 # The objects of the editable install are shared with `make wheel`; only what changed is compiled again.
 BUILD := --no-build-isolation -C build-dir=$(BUILD_DIR)
@@ -40,7 +41,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 help:
 	@echo 'make setup    create $(VENV), install the tools, compile and install mx_rec (editable)'
-	@echo 'make demo     train a small model'
+	@echo 'make demo     train a small model; RANKS=2: on two ranks'
 	@echo 'make test     all tests: C++ core, then Python'
 	@echo 'make fuzz     a part of it: the reader of checkpoints under libFuzzer, for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make test-border  what touches private names of TensorFlow, with $(BORDER_TF), in an environment of its own'
@@ -81,16 +82,23 @@ $(INSTALLED): $(TOOLS) pyproject.toml CMakeLists.txt $(wildcard packaging_suppor
 	@touch $@
 
 demo: setup
-	@$(BIN)/python -m mx_rec demo
+	@$(BIN)/python -m mx_rec demo $(if $(RANKS),--ranks $(RANKS))
 
 test: test-core fuzz test-python
 
 # loadfile: tests of a file share a process, so that TensorFlow's import and a file's fixtures are paid for once. Files
 # begin in the order that conftest.py gives them.
 PYTEST = $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
-test-python: setup
+test-python: setup $(MPICH) iproute2
 	@echo '== Python tests with TensorFlow $(TF)'
 	@$(PYTEST) $(PYTEST_ARGS)
+
+# Open MPI is in $(VENV), by pyproject.toml. Wheels of MPICH own the same files (bin/mpiexec, lib/libmpi.so), so the second
+# family that the tests train with has a folder of its own; they find it there.
+$(MPICH): | $(BIN)/python
+	@echo '== installing MPICH into build/mpich'
+	@$(PIP) install --ignore-installed --prefix build/mpich 'mpich>=4.3'
+	@touch $@
 
 test-core: build/core/mxrec_core_tests
 	@echo '== C++ core tests'
@@ -137,6 +145,12 @@ googletest:
 	  { [ "$$(id -u)" = 0 ] && echo '== installing GoogleTest (libgtest-dev)' && $(call apt_install,libgtest-dev); } || { \
 	  echo 'GoogleTest is missing and could not be installed: install it (Debian, Ubuntu: apt-get install libgtest-dev;' >&2; \
 	  echo 'Fedora: dnf install gtest-devel), or set CMAKE_PREFIX_PATH to where it is' >&2; exit 1; }; }
+
+# A test of two hosts makes them by `ip`, if it is root who runs it; else it is left out.
+.PHONY: iproute2
+iproute2:
+	@command -v ip >/dev/null || [ "$$(id -u)" != 0 ] || { echo '== installing iproute2' && $(call apt_install,iproute2); } || \
+	  echo '== iproute2 could not be installed: the test of two hosts is left out'
 
 # libFuzzer comes with Clang alone. A developer may lack it and the right to install it; then the fuzzer is left out.
 HAS_CLANG = echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, long) { return 0; }' | \

@@ -77,58 +77,21 @@ class Config:
             )
 
 
-# By what variables each launcher tells a process how many it has started, and which of them it is.
-_LAUNCHERS = (("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("RANK_SIZE", "RANK_ID"))
+def exchange_patience() -> tuple[float, float]:
+    """Seconds after which a rank that waits for others says so, and after which it gives up."""
+    limit = _seconds("MX_REC_EXCHANGE_TIMEOUT", 600.0)
+    return min(30.0, limit / 2), limit
 
 
-def check_ranks() -> None:
-    """OSError if a launcher has started several ranks.
-
-    Asked at the import of what scripts ask for ranks, and by every question for one: later, in `init`, a script may
-    have deleted its old checkpoints already.
-    """
-    for size_variable, rank_variable in _LAUNCHERS:
-        size = _launcher_number(size_variable, 1)
-        if size > 1:
-            raise OSError(
-                f"mx_rec was started as rank {_launcher_number(rank_variable, 0)} of {size} ({size_variable}={size}), "
-                "but this version trains on one rank only; start the script once, without mpirun or horovodrun, and "
-                f"with {size_variable} unset"
-            )
-
-
-def rank_id() -> int:
-    """Returns this process's rank: 0. Needs no `init`; OSError if a launcher has started several ranks."""
-    check_ranks()
-    return 0
-
-
-def rank_size() -> int:
-    """Returns the number of ranks: 1. OSError if a launcher has started several."""
-    check_ranks()
-    return 1
-
-
-def local_rank_id() -> int:
-    """Returns the rank's number on its machine: 0. OSError if a launcher has started several ranks."""
-    check_ranks()
-    return 0
-
-
-def local_rank_size() -> int:
-    """Returns the number of ranks on this machine: 1. OSError if a launcher has started several ranks."""
-    check_ranks()
-    return 1
-
-
-def _launcher_number(variable, default):
+def _seconds(variable, default):
     value = os.environ.get(variable)
-    if value is None:
-        return default
     try:
-        return int(value)
+        seconds = default if value is None else float(value)
     except ValueError:
-        raise ValueError(f"environment variable {variable} must be a whole number, got {value!r}") from None
+        seconds = -1.0
+    if not 0 < seconds < 1e9:
+        raise ValueError(f"environment variable {variable} must be a number of seconds above 0, got {value!r}")
+    return seconds
 
 
 # Variables that ported launch scripts set. Checked, because a typo there was an error too; most steer hardware that

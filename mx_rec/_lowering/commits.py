@@ -8,7 +8,7 @@ is possible until a session has run it.
 import contextlib
 import dataclasses
 
-from mx_rec import _process
+from mx_rec import _process, _ranks
 from mx_rec._ops import lookup
 from mx_rec._ops.lookup import Commit
 from mx_rec._tables import graphs
@@ -18,8 +18,9 @@ from mx_rec.constants import constants
 
 
 def needs_groups(is_train) -> bool:
-    """Whether batches must be grouped: to be trained on, and with static shape to count their different ids."""
-    return not _process.config().use_dynamic or is_train
+    """Whether batches must be grouped: to be trained on, with static shape to count their different ids, and with
+    several ranks so that each id travels once."""
+    return not _process.config().use_dynamic or is_train or _ranks.are_several()
 
 
 def commit(plan, layout, table, feature, pooling, is_train) -> Commit:

@@ -50,18 +50,34 @@ PROTOTYPES = {
     "mxrec_table_clear": (c_int, c_char_p),
     "mxrec_keep_freed_memory": (None,),
     "mxrec_registry_clear": (None,),
+    # world_capi.h
+    "mxrec_world_join": (c_int, c_char_p, c_double, c_double, _Int32, _Int32),
+    "mxrec_world_leave": (None, c_char_p),
+    "mxrec_world_begun": (c_int64,),
+    "mxrec_world_fail_since": (c_int, c_int64, _Texts, c_int32, c_int32, c_char_p),
+    "mxrec_world_gather": (c_int, c_char_p, c_char_p, c_int64, _Int64, _Texts),
+    "mxrec_world_free": (None, c_char_p),
+    "mxrec_world_statistics": (c_int, _Int64),
+    "mxrec_table_scale_gradients": (c_int, c_char_p, c_float),
+    "mxrec_table_replicate": (c_int, c_char_p),
+    "mxrec_world_owners": (None, Int64s, c_int64, c_int32, _Int32),
     # checkpoint_capi.h
     "mxrec_snapshot_take": (c_int, c_char_p, c_int64, c_int32, _Handle, _Int64),
-    "mxrec_snapshot_write": (c_int, c_void_p, c_char_p, _Int64, _Files, c_int32, _Int32),
+    "mxrec_snapshot_count": (c_int, c_void_p, _Int64),
+    "mxrec_snapshot_write": (c_int, c_void_p, c_char_p, _Int64, _Int64, c_int32, _Int64, _Files, c_int32, _Int32),
     "mxrec_snapshot_end": (None, c_void_p),
     "mxrec_table_follow_changes": (c_int, c_char_p, c_int32),
     "mxrec_table_moment": (c_int, c_char_p, _Int64),
     "mxrec_table_knows_since": (c_int, c_char_p, c_int64, _Int32),
-    "mxrec_reader_open": (c_int, c_char_p, c_char_p, c_int32, c_int32, _Files, c_int32, _Handle),
+    "mxrec_reader_open": (
+        *(c_int, c_char_p, c_char_p, c_int32, c_int32, c_int32, c_int32, c_int32),
+        *(_Files, c_int32, _Handle),
+    ),
     "mxrec_reader_verify": (c_int, c_void_p, c_int32, _Int64),
     "mxrec_reader_load": (c_int, c_void_p, _Int64),
     "mxrec_reader_close": (None, c_void_p),
     "mxrec_crc32c": (c_uint32, c_uint32, c_void_p, c_int64),
+    "mxrec_crc32c_combine": (c_uint32, c_uint32, c_uint32, c_int64),
 }
 
 

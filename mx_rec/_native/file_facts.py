@@ -23,6 +23,12 @@ def crc32c(data, crc: int = 0) -> int:
     return library.core().mxrec_crc32c(crc, block.ctypes.data, block.size)
 
 
+def joined(first: FileFacts, second: FileFacts) -> FileFacts:
+    """Returns what tells of a file whose first part and whose rest are these."""
+    crc = library.core().mxrec_crc32c_combine(first.crc32c, second.crc32c, second.bytes)
+    return FileFacts(first.bytes + second.bytes, crc)
+
+
 def to_c(files: Mapping[str, FileFacts]):
     """Returns the files as the C interface takes them."""
     array = (CheckpointFile * len(files))()

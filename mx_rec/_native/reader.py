@@ -14,7 +14,9 @@ class Reader:
     whatever becomes of the directory meanwhile.
 
     `expected` are the files as they were written, or nothing if that is not known; of others none is opened.
-    `rows_only`: keys and embeddings, without slots and counts. Raises ValueError if one is missing.
+    `rows_only`: keys and embeddings, without slots and counts. `owner`: a rank and the number of ranks; only what it
+    owns is loaded. `joins`: the files have one part of the table's rows, which joins others. Raises ValueError if one
+    is missing.
     """
 
     def __init__(
@@ -24,10 +26,14 @@ class Reader:
         expected: Mapping[str, FileFacts],
         is_delta: bool = False,
         rows_only: bool = False,
+        owner: tuple[int, int] = (0, 1),
+        joins: bool = False,
     ):
         files, path = to_c(expected), os.fsencode(directory)
         self._handle = ctypes.c_void_p()
-        library.core().mxrec_reader_open(table.encoded, path, is_delta, rows_only, files, len(files), self._handle)
+        library.core().mxrec_reader_open(
+            table.encoded, path, is_delta, rows_only, *owner, joins, files, len(files), self._handle
+        )
 
     def verify(self, contents: bool = True) -> int:
         """Returns the number of rows. Raises unless the files can be loaded into the table: ValueError if one is

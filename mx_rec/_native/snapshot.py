@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from mx_rec._native import library
 from mx_rec._native.c_api import CheckpointFile
@@ -11,6 +11,28 @@ from mx_rec._native.table import NativeTable
 
 _NO_MOMENT = -1  # native/table/changes.h
 _FILES = 14  # besides those of slots (native/capi/checkpoint_capi.h)
+
+
+class Numbers(NamedTuple):
+    """What a snapshot holds, or those of several ranks together."""
+
+    rows: int = 0
+    refused: int = 0
+    filter_cells: int = 0
+    deleted: int = 0
+    now: int = 0  # the latest of the tables' clocks
+
+    def __add__(self, other):
+        sums = (mine + theirs for mine, theirs in zip(self[:-1], other[:-1]))
+        return Numbers(*sums, max(self.now, other.now))
+
+
+class Share(NamedTuple):
+    """Which part of the files that several ranks write together is this rank's."""
+
+    before: Numbers  # what the ranks before this one hold
+    all: Numbers
+    is_first: bool  # whose rank also writes what is written once
 
 
 class Snapshot:
@@ -31,12 +53,24 @@ class Snapshot:
         self.moment: Optional[int] = None if facts[0] == _NO_MOMENT else facts[0]
         self.table_rows = facts[1]
 
-    def write(self, directory: str) -> tuple[int, dict[str, FileFacts]]:
-        """Writes it into the new directory `directory`, synced, once. Returns (rows, files by relative name)."""
+    def numbers(self) -> Numbers:
+        """Counts what it holds."""
+        counted = (ctypes.c_int64 * len(Numbers()))()
+        library.core().mxrec_snapshot_count(self._handle, counted)
+        return Numbers(*counted)
+
+    def write(self, directory: str, share: Optional[Share] = None) -> tuple[int, dict[str, FileFacts]]:
+        """Writes it into the new directory `directory`, synced, once. Returns (rows, files by relative name); with a
+        `share`, its own rows, and of the files what it has written of them, and the directory may be there."""
         files = (CheckpointFile * (_FILES + 2 * self._slots))()
         rows, count = ctypes.c_int64(), ctypes.c_int32()
-        path = os.fsencode(directory)
-        library.core().mxrec_snapshot_write(self._handle, path, rows, files, len(files), count)
+        path, before, all_ranks = os.fsencode(directory), None, None
+        if share is not None:
+            before, all_ranks = ((ctypes.c_int64 * len(part))(*part) for part in (share.before, share.all))
+        is_first = share is None or share.is_first
+        library.core().mxrec_snapshot_write(
+            self._handle, path, before, all_ranks, is_first, rows, files, len(files), count
+        )
         return rows.value, from_c(files[: count.value])
 
     def close(self) -> None:

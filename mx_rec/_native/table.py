@@ -27,6 +27,7 @@ class Facts:
     candidates: int
     mutations: int  # training batches, writes, evictions and loads so far (native/table/table.h)
     nonfinite: int  # rows that were not updated because their gradients were not finite (native/table/nonfinite.h)
+    elsewhere: int  # rows that other ranks have, as of the latest lookup
 
     @property
     def is_untouched(self) -> bool:

@@ -6,6 +6,7 @@ from mx_rec._ops import library
 from mx_rec._ops.columns import columns_of
 from mx_rec._ops.op import reads
 from mx_rec._ops.place import Pooling
+from mx_rec._ops.ranked import among_ranks
 from mx_rec._ops.update import UpdateOp, Updating
 
 
@@ -69,7 +70,7 @@ def target_of(table_name, handles, folds) -> Target:
 def build(plan, targets, settings):
     """Builds the op for these targets. `settings` are those of an Updating."""
     gradients = [(t, gradient) for t, target in enumerate(targets) for gradient in target.gradients]
-    return library.ops().mxrec_fold_update(
+    op = library.ops().mxrec_fold_update(
         plan=plan,
         handles=[target.handles for target in targets],
         gradients=[gradient.tensor for _, gradient in gradients],
@@ -82,3 +83,4 @@ def build(plan, targets, settings):
         name="fold_update",
         **settings,
     )
+    return among_ranks(op)

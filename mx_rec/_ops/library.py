@@ -12,7 +12,7 @@ def ops():
     """Returns the module of ops, with their gradients registered. ImportError in a TensorFlow it was not built for."""
     import tensorflow as tf
 
-    from mx_rec._ops import embeddings, lookup
+    from mx_rec._ops import collectives, embeddings, lookup
 
     library.check_version(tf.__version__)
     library.core().mxrec_keep_freed_memory()
@@ -20,6 +20,8 @@ def ops():
     module = tf.load_op_library(library.path("_mxrec_ops.so"))
     for kind in (lookup.LookupOp, embeddings.EmbeddingsOp, embeddings.JoinedOp):
         tf.RegisterGradient(kind.TYPE)(kind.gradient)
+    for name, gradient in collectives.GRADIENTS.items():
+        tf.RegisterGradient(name)(gradient)
     for name in _WITHOUT_GRADIENT:
         tf.no_gradient(f"Mxrec{name}")
     return module

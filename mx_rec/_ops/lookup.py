@@ -7,6 +7,7 @@ from mx_rec._ops import library, touched
 from mx_rec._ops.fold import folds_of
 from mx_rec._ops.op import Op, reads, told
 from mx_rec._ops.place import Pooling
+from mx_rec._ops.ranked import among_ranks
 from mx_rec._tf.attributes import set_entry
 
 # Modes of a table.
@@ -151,7 +152,7 @@ def build(plan, layout, tables) -> dict[str, Commit]:
         F=len(features),
         name="commit",
     )
-    lookup = LookupOp(rows[0].op)
+    lookup = LookupOp(among_ranks(rows[0].op))
     return {
         name: Commit(lookup, t, {number: f for f, (number, owner) in enumerate(features) if owner == t})
         for t, name in enumerate(names)

@@ -2,6 +2,7 @@
 
 from mx_rec._ops import library
 from mx_rec._ops.op import Op, reads, told
+from mx_rec._ops.ranked import among_ranks
 
 
 class Updating(Op):
@@ -22,9 +23,10 @@ class UpdateOp(Updating):
 
 def build(table_name, handles, gradient, settings, is_unique):
     """Builds the op. `settings` are those of an Updating; `is_unique`: no row is there twice."""
-    return library.ops().mxrec_update(
+    op = library.ops().mxrec_update(
         handles=handles, gradient=gradient, table=table_name, unique=is_unique, name=f"update_{table_name}", **settings
     )
+    return among_ranks(op)
 
 
 def parts_of(handles, gradient) -> list[tuple[object, object]]:

@@ -3,8 +3,9 @@ something trains its tables, and whose rows it begins with."""
 
 import tensorflow as tf
 
+from mx_rec import _ranks
 from mx_rec._lowering.finding import reads_dataset
-from mx_rec._sessions import beginnings, ending, untrained, watching
+from mx_rec._sessions import agreement, beginnings, ending, untrained, watching
 from mx_rec._tables import graphs
 from mx_rec._tf.patch import Patch
 from mx_rec._tf.sessions import BaseSession, give_up
@@ -25,7 +26,8 @@ def _init(self, target="", graph=None, config=None):
 
 def _begin(session):
     ending.remember(session)
-    return [_Checks(session.graph), beginnings.observer(session)]
+    among_ranks = [agreement.observer(session)] if _ranks.are_several() else []
+    return [_Checks(session.graph), beginnings.observer(session), *among_ranks]
 
 
 class _Checks:

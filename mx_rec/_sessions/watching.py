@@ -41,7 +41,7 @@ class _Watch:
         if not self._begins(session):
             graphs.state(session.graph).early_runners.add(session)
             return type(session).run(session, *arguments, **keywords)
-        ops = _ops_of(session.graph, arguments[0] if arguments else keywords.get("fetches"))
+        ops = ops_of(session.graph, arguments[0] if arguments else keywords.get("fetches"))
         is_lookup = self._reads_tables(ops)
         for observer in self._observers:
             observer(ops, is_lookup)
@@ -61,7 +61,8 @@ class _Watch:
         return False
 
 
-def _ops_of(graph, fetches):
+def ops_of(graph, fetches) -> list:
+    """The ops that a run of these fetches is asked for."""
     # Not by tf.nest: it sorts the keys of dicts, and those of a monitored session are hooks.
     if isinstance(fetches, dict):
         fetches = fetches.values()
@@ -71,4 +72,4 @@ def _ops_of(graph, fetches):
         except (TypeError, ValueError, KeyError):
             return []  # TensorFlow says what is wrong with it, or it is a structure of its own, such as a SparseTensor
         return [element if isinstance(element, tf.Operation) else element.op]
-    return [op for fetch in fetches for op in _ops_of(graph, fetch)]
+    return [op for fetch in fetches for op in ops_of(graph, fetch)]

@@ -15,7 +15,7 @@ import tensorflow as tf
 from mx_rec import _process
 from mx_rec._log import logger
 from mx_rec._native.table_config import InitializerSpec
-from mx_rec._ops import library
+from mx_rec._ops import library, ranked
 from mx_rec._ops.lookup import LookupOp
 from mx_rec._ops.op import are_in
 from mx_rec._tables import graphs, trackings
@@ -40,6 +40,7 @@ def _create_meta_graph_def(
     made = _CREATE.stock(
         meta_info_def, graph_def, saver_def, collection_list, graph, export_scope, *arguments, **keywords
     )
+    ranked.strip(made.graph_def)
     state = graphs.state(graph)
     made.collection_def.pop(COLLECTION, None)  # of a graph that was imported itself
     if state.tables and not export_scope:
@@ -55,6 +56,10 @@ def _import_meta_graph(meta_graph_or_file, clear_devices=False, graph=None, impo
     texts = list(proto.collection_def[COLLECTION].bytes_list.value) if COLLECTION in proto.collection_def else []
     if are_in(proto):
         library.ops()
+        copy = tf.compat.v1.MetaGraphDef()
+        copy.CopyFrom(proto)
+        ranked.fit(copy.graph_def)
+        proto = copy
     described = [_parse(text) for text in texts]
     found = _IMPORT.stock(proto, clear_devices, graph, import_scope, *arguments, **keywords)
     graph = graph or tf.compat.v1.get_default_graph()

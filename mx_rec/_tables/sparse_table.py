@@ -6,14 +6,16 @@ from typing import Any, Optional
 import numpy as np
 import numpy.typing as npt
 
-from mx_rec import _process
+from mx_rec import _process, _ranks
 from mx_rec._log import logger
 from mx_rec._native import table as native_table
+from mx_rec._native import world
 from mx_rec._native.table import NativeTable
 from mx_rec._native.table_config import DiskTier, InitializerSpec, TableConfig
 from mx_rec._process import Part, part
 from mx_rec._tables import anchors, initializers, row_access
 from mx_rec._tf import patches
+from mx_rec.constants.constants import All2allGradientsOp
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +49,13 @@ class TableOptions:
     def tier(self) -> Optional[DiskTier]:
         if self.ssd_vocabulary_size == 0:
             return None
-        return DiskTier(self.rows_in_memory, self.ssd_vocabulary_size, self.ssd_data_path)
+        in_memory = self.of_rank(self.rows_in_memory)
+        # The limit of rows is that of all ranks together: one that has more than its share may have them on disk.
+        return DiskTier(in_memory, self.rows - in_memory, self.ssd_data_path)
+
+    def of_rank(self, rows: int) -> int:
+        """Returns a rank's share of that many rows, rounded up; all of them in a table that each holds whole."""
+        return rows if self.is_dp else -(-rows // _ranks.facts().size)
 
 
 class _OnDisk(Part):
@@ -88,6 +96,11 @@ class BaseSparseEmbedding:
         self.required = {}  # what lookups of this graph require of admission and eviction (_tables/trackings.py)
         if not isinstance(initializer, InitializerSpec):
             initializer = initializers.convert(initializer, options.name, options.dim, options.rows, options.init_param)
+            if _ranks.are_several() and initializer.pool is not None:
+                # Drawn from a generator that may stand elsewhere on every rank.
+                drawn = _ranks.gather(f"emb_initializer of table '{options.name}'", _of_first(initializer.pool))[0]
+                pool = np.frombuffer(drawn, np.float32).reshape(-1, options.dim)
+                initializer = dataclasses.replace(initializer, pool=pool)
         self.initializer = initializer
         self.generation = native_table.generation()
         self.native = NativeTable(
@@ -101,8 +114,17 @@ class BaseSparseEmbedding:
                 tier=options.tier,
             )
         )
+        if _ranks.are_several():
+            self._share()
         if options.tier is not None:
             part(_OnDisk).tables[options.name] = self
+
+    def _share(self):
+        """Tells the core how the ranks share the table."""
+        if self.is_dp:
+            world.replicate(self.table_name)
+        if self.options.all2all_gradients_op == All2allGradientsOp.SUM_GRADIENTS_AND_DIV_BY_RANKSIZE.value:
+            world.scale_gradients(self.table_name, 1 / _ranks.facts().size)
 
     def add_anchor(self) -> None:
         """Makes the variable of shape [0, dim] that stands for the table in TensorFlow's collections and gradients."""
@@ -183,7 +205,7 @@ class BaseSparseEmbedding:
         return facts.rows, facts.mutations, facts.inserted, facts.erased
 
     def size(self) -> int:
-        """Rows in the table now."""
+        """Rows that this rank has now; all of the table's if there is one rank."""
         return self.native.facts().rows
 
     def capacity(self) -> int:
@@ -203,6 +225,8 @@ class BaseSparseEmbedding:
         Raises ValueError for keys of another kind, range or twice, for rows of another shape or kind or that are not
         finite in float32, MemoryError if the table may not hold that many rows or memory is used up, OSError if a disk
         tier fails. After any of them the table is as it was.
+
+        With several ranks all must call it with the same arrays; each keeps the rows that it owns.
         """
         row_access.assign(self, keys, rows)
 
@@ -212,11 +236,16 @@ class BaseSparseEmbedding:
 
         Keys without a row read zeros, as in an evaluation. Nothing changes: no row is made, counted or brought back
         from disk. Call it between two `session.run`. Raises ValueError for keys that are no integers or out of range.
+
+        With several ranks all must call it, each with keys of its own; the rows come from the ranks that own them.
         """
         return row_access.read(self, keys)
 
     def stats(self) -> dict[str, float]:
         """Returns numbers of this moment; admitted = rows + evicted, seen = admitted + refused.
+
+        With several ranks they are this rank's, but for two: capacity, the limit for all ranks together, and
+        rows_on_all_ranks, where the other ranks' rows are counted as they were before the table's latest lookup.
 
         rows: keys that have a row now. capacity: rows there is room for. bytes: memory of rows, index and counts.
         seen, admitted, refused, evicted: keys that training has met since the table was created, those of them that got
@@ -234,6 +263,7 @@ class BaseSparseEmbedding:
         facts = self.native.facts()
         return {
             "rows": facts.rows,
+            "rows_on_all_ranks": facts.rows + facts.elsewhere,
             "capacity": facts.capacity,
             "bytes": facts.bytes,
             "seen": facts.seen,
@@ -304,21 +334,26 @@ class BaseSparseEmbedding:
 
     @property
     def slice_device_vocabulary_size(self) -> int:
-        """The `device_vocabulary_size` of create_table."""
-        return self.options.device_vocabulary_size
+        """A rank's part of the `device_vocabulary_size` of create_table."""
+        return self.options.of_rank(self.options.device_vocabulary_size)
 
     @property
     def slice_host_vocabulary_size(self) -> int:
-        """The `host_vocabulary_size` of create_table."""
-        return self.options.host_vocabulary_size
+        """A rank's part of the `host_vocabulary_size` of create_table."""
+        return self.options.of_rank(self.options.host_vocabulary_size)
 
     @property
     def slice_ssd_vocabulary_size(self) -> int:
-        """The `ssd_vocabulary_size` of create_table."""
-        return self.options.ssd_vocabulary_size
+        """A rank's part of the `ssd_vocabulary_size` of create_table."""
+        return self.options.of_rank(self.options.ssd_vocabulary_size)
 
     def __repr__(self) -> str:
         return f"<table '{self.table_name}': dim {self.embedding_size}>"
+
+
+def _of_first(pool):
+    """The bytes of rank 0's pool; nothing on other ranks."""
+    return np.ascontiguousarray(pool, np.float32).tobytes() if _ranks.facts().rank == 0 else b""
 
 
 def _is_nested():

@@ -22,3 +22,10 @@ def set_entry(op, name, number, value) -> None:
     if values[number] != value:
         values[number] = value
         set_attributes(op, **{name: values})
+
+
+def set_text(op, name, text) -> None:
+    """Sets an attribute that is a string."""
+    import tensorflow as tf
+
+    op._set_attr(name, tf.compat.v1.AttrValue(s=text.encode()))

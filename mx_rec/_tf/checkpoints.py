@@ -77,6 +77,11 @@ def remove_old(saver, meta_graph_suffix: str) -> None:
     saver._MaybeDeleteOldCheckpoints(meta_graph_suffix=meta_graph_suffix)
 
 
+def forget_old(saver) -> None:
+    """Forgets those that a Saver is about to remove, without removing them."""
+    saver._checkpoints_to_be_deleted.clear()
+
+
 # ---- CheckpointSaverHook.
 
 HOOK_SAVE = "_save"  # its method that saves, for patches
@@ -95,6 +100,21 @@ def has_listeners(hook) -> bool:
 def has_saved_at(hook, step: int) -> bool:
     """Whether a hook's last save was at this step."""
     return step == hook._timer.last_triggered_step()
+
+
+def seconds_of(hook):
+    """The seconds between a hook's saves; None if it counts steps."""
+    return hook._timer._every_secs
+
+
+def throttle_of(listener):
+    """The seconds between the evaluations of train_and_evaluate, of its listener."""
+    return listener._eval_throttle_secs
+
+
+def set_timer(hook, timer) -> None:
+    """Gives a hook or a listener another timer."""
+    hook._timer = timer
 
 
 def save_at(hook, session, step: int) -> bool:

@@ -5,7 +5,10 @@ import importlib
 from mx_rec._process import Part, part
 
 # Modules with a list `PATCHES` (mx_rec/_tf/patch.py), by name: they belong to rooms that stand on this one.
-_EARLY = ("mx_rec._tables.meta_graph", "mx_rec._sessions.guard", "mx_rec._tf.eos", "mx_rec._tf.structure")
+_EARLY = (
+    *("mx_rec._tables.meta_graph", "mx_rec._sessions.guard", "mx_rec._tf.eos", "mx_rec._tf.structure"),
+    *("mx_rec._sessions.failing", "mx_rec._sessions.together"),  # of several ranks
+)
 _MODULES = (
     "mx_rec.saver.saver",
     *_EARLY,
@@ -13,6 +16,7 @@ _MODULES = (
     "mx_rec.saver._estimator",
     "mx_rec.saver._warm_start",
     "mx_rec.saver.saved_model",
+    "mx_rec.saver._ranked_export",
 )
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Collection, Mapping
-from typing import Optional
+from typing import Callable, Optional
 
 from mx_rec.checkpoint import _layout, _manifest
 from mx_rec.checkpoint._table_files import TableFiles
@@ -57,6 +57,56 @@ def links(directory: str) -> list[Link]:
         lacking = sorted(set(chain[1].manifest.tables) - set(chain[0].manifest.tables))
         if lacking:
             raise ValueError(f"checkpoint '{child}' has tables {lacking}, which '{path}' lacks, though it builds on it")
+    return chain
+
+
+def with_shares(directory: str, locate: Callable[[str], str]) -> list[Link]:
+    """Returns what all ranks' tables consist of, in the order in which it is to be loaded, where `directory` is the
+    share of one of them; else what `links` returns. The last link is that of `directory` itself. `locate` tells where
+    the tables of a checkpoint are to be read. ValueError also if a share is missing or of another save."""
+    own = links(directory)
+    share = own[-1].manifest.share if own[-1].manifest is not None else None
+    if share is None:
+        return own
+    chains = [own if rank == share.rank else _sibling(own[-1], rank, locate) for rank in range(len(share.directories))]
+    if len({len(chain) for chain in chains}) > 1:
+        raise ValueError(
+            f"checkpoint '{directory}' is one of several ranks' shares of a save, whose chains of deltas differ in "
+            f"length: {[len(chain) for chain in chains]}; restore another checkpoint"
+        )
+    chains.append(chains.pop(share.rank))
+    return [link for level in zip(*chains) for link in level]
+
+
+def prefixes_of_save(directory: str) -> list[str]:
+    """Returns the prefixes of all ranks' checkpoints that were saved together with the tables in `directory`: one,
+    unless these are a rank's share. ValueError if their manifest is damaged."""
+    manifest = _manifest.read(directory)
+    if manifest is None or manifest.share is None:
+        return [_layout.prefix_of(directory)]
+    return [prefix_of_share(directory, manifest.share, rank) for rank in range(len(manifest.share.directories))]
+
+
+def prefix_of_share(directory: str, share: _manifest.Share, rank: int) -> str:
+    """Returns the prefix of a rank's checkpoint, of the save whose share `directory` is."""
+    return _layout.prefix_of(os.path.normpath(os.path.join(os.path.dirname(directory), share.directories[rank])))
+
+
+def _sibling(own, rank, locate):
+    share = own.manifest.share
+    path = locate(prefix_of_share(own.directory, share, rank))
+    what = f"checkpoint '{own.directory}' is the share of rank {share.rank} of a save of {len(share.directories)} ranks"
+    if not os.path.isdir(path):
+        raise ValueError(
+            f"{what}, but '{path}', that of rank {rank}, is missing; bring it back, or restore another one"
+        )
+    chain = links(path)
+    found = None if chain[-1].manifest is None else chain[-1].manifest.share
+    if found is None or (found.save, found.rank, len(found.directories)) != (share.save, rank, len(share.directories)):
+        raise ValueError(
+            f"{what}, but '{path}', where that of rank {rank} should be, is of another save: this one was interrupted, "
+            "or replaced in part; restore another checkpoint"
+        )
     return chain
 
 

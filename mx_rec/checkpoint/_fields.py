@@ -1,6 +1,7 @@
 """Values of JSON files that may hold anything: each function returns its value, or raises a ValueError that names the
 field, the rule and what was found."""
 
+import os
 import re
 from typing import Optional
 
@@ -26,6 +27,16 @@ def component(label: str, value) -> str:
     """Returns a name of one file or directory, which cannot lead anywhere else."""
     is_fine = isinstance(value, str) and value not in ("", ".", "..") and not re.search("[/\0\ud800-\udfff]", value)
     return value if is_fine and len(value.encode()) <= 255 else _fail(label, "the name of a file", value)
+
+
+def path(label: str, value) -> str:
+    """Returns a path that is relative to somewhere, and names a file or directory below or beside that."""
+    is_fine = isinstance(value, str) and not os.path.isabs(value) and os.path.normpath(value) == value
+    if is_fine and len(value.encode("utf-8", "replace")) <= 4096:
+        for name in value.removeprefix("../").split("/"):
+            component(label, name)
+        return value
+    return _fail(label, "a relative path", value)
 
 
 def crc32c(label: str, value, is_optional: bool = True) -> Optional[int]:

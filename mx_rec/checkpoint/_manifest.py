@@ -12,6 +12,11 @@ It is written last, so a directory with a manifest is complete. One without come
 A delta has also `"parent": {"directory": "sparse-model-6", "manifest_crc32c": "5b2f0c3d"}`: what it has changed since;
 and for each table `"table_rows"`, how many the table had in all.
 
+Where several ranks have saved to paths of their own, each has also `"share": {"rank": 0, "save": "5f0c9a31",
+"directories": ["sparse-model-0-7", "sparse-model-1-7"], "whole": []}`: that of which rank the directory is, what tells
+the save from others, where those of all ranks lie, as seen from beside this one, and the tables that each of them has
+whole.
+
 The last entry is the checksum of all bytes before the comma that precedes it.
 """
 
@@ -32,7 +37,8 @@ from mx_rec.checkpoint._errors import NewerFormatError
 
 NAME = "manifest.json"
 # On disk: raise it when older versions could misread what a newer one writes.
-FORMAT = 1
+FORMAT = 2
+_FORMAT_WITHOUT_SHARES = 1
 # A table takes about a kilobyte.
 _MAX_BYTES = 64 << 20
 _SEALED = re.compile(rb'(.*),\n "crc32c": "([0-9a-f]{8})"\n}\n', re.DOTALL)
@@ -69,6 +75,16 @@ class Parent:
 
 
 @dataclasses.dataclass(frozen=True)
+class Share:
+    """Which part of a model's tables a directory holds, and where the others are."""
+
+    rank: int
+    save: int  # the same in all shares of a save, and in no other
+    directories: tuple[str, ...]  # of all ranks' shares, as seen from beside this one
+    whole: tuple[str, ...] = ()  # tables of which each share holds all rows
+
+
+@dataclasses.dataclass(frozen=True)
 class Manifest:
     """A checkpoint's tables."""
 
@@ -79,17 +95,19 @@ class Manifest:
     tables: Mapping[str, TableEntry]
     replaces: Replaced
     parent: Optional[Parent] = None  # None: it holds all rows
+    share: Optional[Share] = None  # None: it holds what all ranks have
 
 
 def write(manifest: Manifest, directory: str) -> None:
     """Writes or replaces the manifest of `directory` and returns when it has reached the disk."""
     content = {
-        "format": FORMAT,
+        "format": _FORMAT_WITHOUT_SHARES if manifest.share is None else FORMAT,
         "mx_rec": VERSION,
         "step": manifest.step,
         "dense_index_crc32c": _hex(manifest.dense_index_crc32c),
         "replaces": {name: _hex(crc) for name, crc in dataclasses.asdict(manifest.replaces).items()},
         **({} if manifest.parent is None else {"parent": _parent_to_json(manifest.parent)}),
+        **({} if manifest.share is None else {"share": _share_to_json(manifest.share)}),
         "tables": {name: _table_to_json(entry) for name, entry in manifest.tables.items()},
     }
     path = os.path.join(directory, NAME)
@@ -174,6 +192,7 @@ def _from_json(content):
             **{field: fields.crc32c(f"replaces.{field}", replaces.get(field)) for field in _names(Replaced)}
         ),
         parent=_parent_from_json(content["parent"]) if "parent" in content else None,
+        share=_share_from_json(content["share"]) if "share" in content else None,
     )
 
 
@@ -193,6 +212,25 @@ def _parent_from_json(content):
     parent = fields.mapping("parent", content)
     crc = fields.crc32c("parent.manifest_crc32c", parent.get("manifest_crc32c"), is_optional=False)
     return Parent(fields.component("parent.directory", parent.get("directory")), crc)
+
+
+def _share_to_json(share):
+    return {**dataclasses.asdict(share), "save": _hex(share.save)}
+
+
+def _share_from_json(content):
+    share = fields.mapping("share", content)
+    directories = tuple(
+        fields.path("share.directories", d) for d in fields.sequence("share.directories", share.get("directories"))
+    )
+    return Share(
+        rank=fields.integer("share.rank", share.get("rank"), 0, len(directories) - 1),
+        save=fields.crc32c("share.save", share.get("save"), is_optional=False),
+        directories=directories,
+        whole=tuple(
+            _check.table_name("share.whole", name) for name in fields.sequence("share.whole", share.get("whole"))
+        ),
+    )
 
 
 def _table_to_json(entry):

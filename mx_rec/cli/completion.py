@@ -46,6 +46,8 @@ def _arguments(parser):
     formatter = parser._get_formatter()
     found = []
     for action in parser._actions:
+        if action.help is argparse.SUPPRESS:
+            continue
         takes_value = action.nargs != 0 and not isinstance(action, argparse._HelpAction)
         found.append(
             _Argument(

@@ -10,6 +10,10 @@ import shlex
 import sys
 import time
 
+from mx_rec import _ranks
+from mx_rec.cli import _attendant
+from mx_rec.cli.run import ranks, start
+
 _STEPS, _DIR, _BATCH_SIZE, _SEED = 3000, "demo-run", 2048, 1
 _DESCRIPTION = """\
 Trains a two-tower click model on a generated log: embeddings of users, items, segments and categories in mx_rec's
@@ -37,11 +41,26 @@ def add_command(commands) -> None:
         help="users and items get a row when they are shown for the third time, and lose it when they were not shown "
         "for 8 hours of the log; trains also without, to compare",
     )
-    parser.set_defaults(run=run)
+    parser.add_argument("--ranks", type=ranks, default=1, metavar="N", help="processes that share the work, by MPI")
+    parser.add_argument("--as-rank", action="store_true", help=argparse.SUPPRESS)  # what MPI starts
+    parser.set_defaults(run=run, hosts=None, mpiexec=None)
 
 
 def run(options) -> int:
     """Runs the command; returns the exit status."""
+    if options.as_rank:
+        status = _attendant.begin()
+        if status is not None:
+            return status
+    elif _ranks.are_several():
+        print("python -m mx_rec demo: several ranks are started by --ranks N, not by an MPI launcher", file=sys.stderr)
+        return 2
+    if options.ranks > options.batch_size:
+        print(
+            f"python -m mx_rec demo: --batch-size must be at least --ranks, {options.ranks}, got {options.batch_size}",
+            file=sys.stderr,
+        )
+        return 2
     options.started = time.monotonic()
     options.is_reference = False
     options.again = _command(options)
@@ -55,6 +74,8 @@ def run(options) -> int:
     except _run_directory.UnusableError as error:
         print(f"python -m mx_rec demo: {error}", file=sys.stderr)
         return 2
+    if options.ranks > 1 and not options.as_rank:
+        return start(options, ["demo", "--as-rank", *_settings(options), "--steps", str(options.steps)])
     from mx_rec.demo import _training
 
     outcome = _training.train(options, directory)
@@ -69,12 +90,16 @@ def run(options) -> int:
 
 def _command(options):
     """Returns what would continue this run, but for --steps."""
-    words = [sys.executable.removeprefix(os.getcwd() + os.sep), "-m", "mx_rec", "demo"]
-    for name, default in (("dir", _DIR), ("batch_size", _BATCH_SIZE), ("seed", _SEED)):
+    program = sys.executable.removeprefix(os.getcwd() + os.sep)
+    return shlex.join([program, "-m", "mx_rec", "demo", *_settings(options)])
+
+
+def _settings(options):
+    words = []
+    for name, default in (("dir", _DIR), ("batch_size", _BATCH_SIZE), ("seed", _SEED), ("ranks", 1)):
         value = getattr(options, name)
         words += [] if value == default else [f"--{name.replace('_', '-')}", str(value)]
-    words += ["--forget"] if options.forget else []
-    return shlex.join(words)
+    return words + (["--forget"] if options.forget else [])
 
 
 def _positive(text):

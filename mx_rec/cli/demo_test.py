@@ -188,6 +188,16 @@ def test_bad_numbers_are_refused(arguments, capsys):
     assert "must be a whole number" in capsys.readouterr().err
 
 
+def test_refuses_what_cannot_be_shared_by_ranks(tmp_path, capsys, monkeypatch):
+    arguments = ["demo", "--dir", str(tmp_path), "--ranks", "2", "--batch-size", "1"]
+    assert __main__.main(arguments) == 2
+    assert "--batch-size must be at least --ranks, 2, got 1" in capsys.readouterr().err
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    assert __main__.main(["demo", "--dir", str(tmp_path)]) == 2
+    assert "several ranks are started by --ranks N" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == []
+
+
 def test_steps_follow_from_seed_and_number_alone():
     whole, part = _clicks.Clicks(3).log(0, 9, 500), _clicks.Clicks(3).log(7, 9, 500)
     for name in ("user", "item", "label"):

@@ -185,7 +185,7 @@ class _Verdict:
 
 def _judge(prefixes, options, states, busy, checker):
     """Verifies from new to old, as far as the answer matters."""
-    verdict, latest = _Verdict(), {paths[0] for paths in states.values()}
+    verdict, latest = _Verdict(), {prefix for paths in states.values() for prefix in _saved_together(paths[0])}
     for prefix in prefixes:
         step = _finding.split_step(prefix)[1]
         is_multiple = options.every is not None and step % options.every == 0
@@ -207,8 +207,29 @@ def _judge(prefixes, options, states, busy, checker):
     return verdict
 
 
+def _saved_together(prefix):
+    """The checkpoints of all ranks that were saved with it, to paths of their own; itself alone, if there are none, or
+    that cannot be told."""
+    try:
+        return _chain.prefixes_of_save(_recovery.locate(prefix).sparse)
+    except ValueError:
+        return [prefix]
+
+
 def _flaw(prefix, checker):
-    """Why a checkpoint cannot be restored, or None."""
+    """Why a checkpoint cannot be restored, or None. A rank's share cannot if that of another one cannot."""
+    flaw = _flaw_alone(prefix, checker)
+    if flaw is not None:
+        return flaw
+    try:
+        _chain.with_shares(_recovery.locate(prefix).sparse, lambda other: _recovery.locate(other).sparse)
+    except ValueError as error:
+        return str(error)
+    flaws = {other: _flaw_alone(other, checker) for other in _saved_together(prefix) if other != prefix}
+    return next((f"saved with {os.path.basename(other)}: {flaw}" for other, flaw in flaws.items() if flaw), None)
+
+
+def _flaw_alone(prefix, checker):
     if not os.path.isdir(_recovery.locate(prefix).sparse):
         return "without tables"
     try:

@@ -11,6 +11,7 @@ from mx_rec import _check, _process
 from mx_rec._log import logger
 from mx_rec._native import table as native_table
 from mx_rec._native.table import Eviction
+from mx_rec._sessions.shared_clock import SharedClock
 from mx_rec._tables import graphs
 from mx_rec._tables.sparse_table import BaseSparseEmbedding
 from mx_rec.constants.constants import DEFAULT_EVICT_TIME_INTERVAL
@@ -133,6 +134,8 @@ class EvictHook(tf.compat.v1.train.SessionRunHook):
         evict_step_interval: also evict whenever the global step is a multiple of this.
         policy: which rows go; by default, by time, those of all tables that have an `eviction_threshold`.
 
+    With several ranks all must have the hook. They begin a pass at the same step: the clock is rank 0's.
+
     A pass over a large table is spread over as many steps as it has slices of 256 Ki rows, about 8 ms each.
     """
 
@@ -153,13 +156,13 @@ class EvictHook(tf.compat.v1.train.SessionRunHook):
         self._policy = policy or EvictPolicy()
         self._graph = None
         self._global_step = None
-        self._last = None  # when the last pass began
+        self._clock = None  # since the last pass began
         self._last_step = None
         self._running = None
 
     def begin(self) -> None:
         self._graph = tf.compat.v1.get_default_graph()
-        self._last = time.monotonic()
+        self._clock = SharedClock("EvictHook")
         if self._enable and self._steps is not None:
             self._global_step = tf.compat.v1.train.get_global_step()
             if self._global_step is None:
@@ -178,7 +181,7 @@ class EvictHook(tf.compat.v1.train.SessionRunHook):
         if self._running is None and self._is_due(run_context, run_values):
             with self._graph.as_default():
                 self._running = _Pass(self._policy)
-            self._last = time.monotonic()
+            self._clock.restart()
         if self._running is not None and self._running.go_on(_SLICE):
             self._running = None
 
@@ -189,7 +192,7 @@ class EvictHook(tf.compat.v1.train.SessionRunHook):
             self._running = None
 
     def _is_due(self, run_context, run_values):
-        if time.monotonic() - self._last > self._seconds:
+        if self._clock.has_passed(self._seconds):
             return True
         # What was fetched may be from before or after the step's own increment.
         if self._global_step is None or (run_values.results + 1) % self._steps > 1:

@@ -1,13 +1,14 @@
 """Tables in the log and in TensorBoard: how many rows they have, whom they refuse, what is evicted, how much memory;
 and how the norms of rows and the counts of keys are spread."""
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
 
-from mx_rec import _check
+from mx_rec import _check, _ranks
 from mx_rec._log import logger
 from mx_rec._tables import graphs, sparse_table
 
@@ -72,7 +73,8 @@ def _histogram(tag, numbers, bins):
 
 
 class TableStatsHook(v1.train.SessionRunHook):
-    """Logs the numbers of all tables while a monitored session or an Estimator trains.
+    """Logs the numbers of all tables while a monitored session or an Estimator trains. With several ranks each logs its
+    own, and what exchanges with the others have cost it; ranks but the first write to `output_dir`/rank1 and so on.
 
     Args:
         every_n_steps: how often, in runs of the session.
@@ -92,8 +94,14 @@ class TableStatsHook(v1.train.SessionRunHook):
         self._tables = list(graphs.tables_here("TableStatsHook").values())
         self._global_step = v1.train.get_global_step()
         if self._output_dir is not None:
-            # Shared with TensorFlow's own hooks, which write there too.
-            self._writer = v1.summary.FileWriterCache.get(self._output_dir)
+            rank = _ranks.facts().rank
+            # Shared with TensorFlow's own hooks, which write there too. Other ranks than the first write beside it, for
+            # TensorBoard runs of their own.
+            self._writer = (
+                v1.summary.FileWriterCache.get(self._output_dir)
+                if rank == 0
+                else v1.summary.FileWriter(os.path.join(self._output_dir, f"rank{rank}"))
+            )
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         del run_values
@@ -112,10 +120,11 @@ class TableStatsHook(v1.train.SessionRunHook):
         all_stats = {table.table_name: table.stats() for table in self._tables}
         for name, stats in all_stats.items():
             logger.info(
-                "step %d, table '%s': %d rows, %.1f MB; keys: %d seen, %d admitted, %d refused, %d evicted",
+                "step %d, table '%s': %d rows%s, %.1f MB; keys: %d seen, %d admitted, %d refused, %d evicted",
                 step,
                 name,
                 stats["rows"],
+                f" of {stats['rows_on_all_ranks']:,} on all ranks" if _ranks.are_several() else "",
                 stats["bytes"] / 1e6,
                 stats["seen"],
                 stats["admitted"],
@@ -128,6 +137,12 @@ class TableStatsHook(v1.train.SessionRunHook):
                 )
             if "rows_on_disk" in stats:
                 logger.info("step %d, table '%s': %s", step, name, sparse_table.tier_text(stats))
+        exchange = _ranks.statistics()
+        if exchange is not None:
+            logger.info("step %d, %s", step, exchange.text())
         if self._writer is not None:
+            if exchange is not None:
+                numbers = {"megabytes_sent": exchange.bytes / 1e6, "seconds_waited": exchange.wait_microseconds / 1e6}
+                self._writer.add_summary(summary_of({"exchange": {"exchanges": exchange.exchanges, **numbers}}), step)
             self._writer.add_summary(summary_of(all_stats), step)
             self._writer.add_summary(histograms_of(self._tables), step)

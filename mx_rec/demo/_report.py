@@ -1,6 +1,11 @@
-"""What the demo tells while it runs: lines, a progress bar, TensorBoard logs, the summary at the end."""
+"""What the demo tells while it runs: lines, a progress bar, TensorBoard logs, the summary at the end.
+
+Rank 0 speaks for all ranks: samples are those of the whole batch, rows and bytes those of all. The others take part,
+as each knows its own rows alone.
+"""
 
 import importlib.util
+import json
 import os
 import shlex
 import sys
@@ -9,6 +14,7 @@ import time
 import tensorflow as tf
 from tqdm import tqdm
 
+from mx_rec import _ranks
 from mx_rec.core.table_stats import histograms_of, summary_of
 
 _LOG_EVERY = 10  # steps between points of the loss curve
@@ -43,12 +49,15 @@ class Report:
     def __init__(self, tables, logs, first, last, batch_size):
         self._tables = tables
         self._batch_size = batch_size
-        self._writer = tf.compat.v1.summary.FileWriter(logs)
-        # What a killed run logged after its last checkpoint will be logged again; this has TensorBoard drop the old.
-        start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
-        self._writer.add_session_log(start, global_step=first + 1)
+        self._writer = None
+        if _ranks.facts().rank == 0:
+            self._writer = tf.compat.v1.summary.FileWriter(logs)
+            # What a killed run logged after its last checkpoint will be logged again; TensorBoard is to drop the old.
+            start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
+            self._writer.add_session_log(start, global_step=first + 1)
         # Without a terminal there is no bar, only the lines of the evaluations.
-        self._bar = tqdm(initial=first, total=last, disable=None, dynamic_ncols=True, leave=False, bar_format=_BAR)
+        disable = None if self._writer else True
+        self._bar = tqdm(initial=first, total=last, disable=disable, dynamic_ncols=True, leave=False, bar_format=_BAR)
         self.steps, self._seconds = 0, 0.0  # of training, in this process
         self._clock = None  # when the step under way began
         self._window = (0, 0.0)  # steps and seconds at the last line
@@ -65,7 +74,7 @@ class Report:
         self._clock = now
         self.steps += 1
         self._losses.append(loss)
-        if step % _LOG_EVERY == 0:
+        if step % _LOG_EVERY == 0 and self._writer is not None:
             self._log(step, loss=loss)
         self._bar.update()
         if not self._bar.disable and now - self._refreshed > _REFRESH:
@@ -76,18 +85,20 @@ class Report:
 
     def evaluation(self, step, auc) -> None:
         """Tells that the model after `step` steps reached `auc`."""
-        points = {"auc": auc}
+        points, stats = {"auc": auc}, self.stats()
         text = f"step {step:>6,}   AUC {auc:.4f}"
         if self._losses:
             steps, seconds = self._window
             rate = (self.steps - steps) * self._batch_size / (self._seconds - seconds)
             loss = sum(self._losses) / len(self._losses)
-            rows = sum(table.size() for table in self._tables.values())
+            rows = sum(its["rows"] for its in stats.values())
             text += f"   loss {loss:.4f}   {rate:>9,.0f} samples/s   {rows:>9,} rows"
             points["samples_per_second"] = rate
             self._window, self._losses = (self.steps, self._seconds), []
+        if self._writer is None:
+            return
         self._log(step, **points)
-        self._writer.add_summary(summary_of(self._stats()), global_step=step)
+        self._writer.add_summary(summary_of(stats), global_step=step)
         self._writer.add_summary(histograms_of(self._tables.values()), global_step=step)
         self._writer.flush()
         say(text)
@@ -99,7 +110,7 @@ class Report:
     def summary(self, facts) -> str:
         """Returns the tables, then the pairs of `facts`, in columns."""
         counted = ("seen", "refused", "evicted")
-        stats = self._stats()
+        stats = self.stats()
         stats["all tables"] = {key: sum(s[key] for s in stats.values()) for key in ("rows", "bytes", *counted)}
         columns = counted if stats["all tables"]["refused"] + stats["all tables"]["evicted"] else ()
         lines = [f"{'table':<16}{'rows':>10}{'dim':>6}{'memory':>12}" + "".join(f"{key:>10}" for key in columns)]
@@ -112,10 +123,14 @@ class Report:
 
     def close(self) -> None:
         self._bar.close()
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
-    def _stats(self):
-        return {name: table.stats() for name, table in self._tables.items()}
+    def stats(self) -> dict:
+        """Returns what each table's stats() count, over all ranks."""
+        mine = {name: table.stats() for name, table in self._tables.items()}
+        parts = [json.loads(told) for told in _ranks.gather("demo/stats", json.dumps(mine).encode())]
+        return {name: {what: sum(part[name][what] for part in parts) for what in its} for name, its in mine.items()}
 
     def _log(self, step, **points):
         values = [tf.compat.v1.Summary.Value(tag=tag, simple_value=value) for tag, value in points.items()]

@@ -2,6 +2,8 @@
 
 init -> feature specs -> datasets through the insert function -> tables -> lookups and model, for training and for
 evaluation -> dense and sparse optimizer -> Saver -> start_asc_pipeline -> Session -> terminate
+
+On several ranks each has its part of every batch, and trains with the others what one rank would train.
 """
 
 import dataclasses
@@ -12,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.compat import v1
 
+from mx_rec import _ranks
 from mx_rec.core.asc.helper import get_asc_insert_func
 from mx_rec.core.asc.manager import start_asc_pipeline
 from mx_rec.core.feature_process import evict
@@ -19,7 +22,8 @@ from mx_rec.demo import _clicks, _two_tower
 from mx_rec.demo._report import Report, say, tensorboard_command
 from mx_rec.demo._run_directory import step_of
 from mx_rec.optimizers.lazy_adam import create_hash_optimizer
-from mx_rec.util.initialize import init, terminate_config_initializer
+from mx_rec.util.communication import hccl_ops
+from mx_rec.util.initialize import get_rank_id, get_rank_size, init, terminate_config_initializer
 from mx_rec.util.variable import get_dense_and_sparse_variable
 
 _EVALUATION_SIZE = 1 << 16  # a standard error of the AUC of about 0.0017
@@ -37,8 +41,8 @@ class _Graph:
     train_input: object
     evaluation_input: object
     train: object  # one step
-    loss: object
-    scores: object  # of one evaluation batch
+    loss: object  # over all ranks
+    scores: object  # of one evaluation batch, of all ranks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +63,8 @@ def train(options, directory) -> Outcome:
 
     clicks = _clicks.Clicks(options.seed)
     held_out = clicks.evaluation(_EVALUATION_SIZE)
-    _introduce(options, directory, checkpoint, first, held_out)
+    if get_rank_id() == 0:
+        _introduce(options, directory, checkpoint, first, held_out)
 
     init(
         max_steps=options.steps,
@@ -84,6 +89,7 @@ def train(options, directory) -> Outcome:
             report = Report(graph.tables, directory.logs, first, max(first, options.steps), options.batch_size)
             step, evaluated, saved = first, None, step_of(checkpoint) if checkpoint else 0
             while True:
+                stop.agree()
                 is_over = step >= options.steps or stop.signal is not None
                 if (step % evaluate_every == 0 or step == first or is_over) and step != evaluated:
                     auc = _evaluate(session, graph, held_out)
@@ -103,13 +109,15 @@ def train(options, directory) -> Outcome:
                     evict()
             report.close()
             _conclude(options, report, held_out, auc, checkpoint)
-            stats = {name: table.stats() for name, table in graph.tables.items()}
+            stats = report.stats()
     terminate_config_initializer()
     return Outcome(0 if stop.signal is None else 128 + stop.signal, auc, stats)
 
 
 def compare(forgetful, everything) -> None:
     """Says what admission and eviction saved, and what they cost."""
+    if get_rank_id() != 0:
+        return
     rows, size = (
         [sum(stats[what] for stats in outcome.stats.values()) for outcome in (forgetful, everything)]
         for what in ("rows", "bytes")
@@ -128,7 +136,8 @@ def _build(options, clicks, held_out, first):
     v1.set_random_seed(options.seed)
     train_specs, evaluation_specs = _two_tower.feature_specs(options.forget), _two_tower.feature_specs()
 
-    log = clicks.log(first, options.steps, options.batch_size)
+    whole = clicks.log(first, options.steps, options.batch_size)
+    log = _clicks.Log(*(_mine(array) for array in (whole.user, whole.item, whole.label)))
     ids_of = {name: (whose, _Fed(ids)) for name, (whose, ids) in clicks.features_of.items()}
 
     def look_up_features(impressions):
@@ -142,7 +151,7 @@ def _build(options, clicks, held_out, first):
     train_input.feeds.update(ids.feed for _, ids in ids_of.values())
 
     batches = {**held_out.features, "label": held_out.label}
-    batches = {name: _Fed(v.reshape(_EVALUATION_STEPS, -1, *v.shape[1:])) for name, v in batches.items()}
+    batches = {name: _Fed(_mine(v.reshape(_EVALUATION_STEPS, -1, *v.shape[1:]))) for name, v in batches.items()}
     evaluation_input = _input(batches, evaluation_specs, is_train=False)
 
     global_step = v1.train.get_or_create_global_step()
@@ -157,13 +166,23 @@ def _build(options, clicks, held_out, first):
     loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits))
 
     dense_variables, sparse_variables = get_dense_and_sparse_variable()
-    dense_gradients = dense_optimizer.compute_gradients(loss, dense_variables)
+    if get_rank_size() > 1:
+        loss *= log.label.shape[1] / options.batch_size  # this rank's share of the mean over the whole batch
+    dense_gradients = [
+        (hccl_ops.allreduce(gradient), variable)
+        for gradient, variable in dense_optimizer.compute_gradients(loss, dense_variables)
+    ]
     sparse_gradients = tf.gradients(loss, sparse_variables)
     train = tf.group(
         dense_optimizer.apply_gradients(dense_gradients, global_step=global_step),
         sparse_optimizer.apply_gradients(zip(sparse_gradients, sparse_variables)),
     )
-    return _Graph(tables, train_input, evaluation_input, train, loss, scores)
+    return _Graph(tables, train_input, evaluation_input, train, hccl_ops.allreduce(loss), hccl_ops.allgather(scores))
+
+
+def _mine(batches):
+    """This rank's part of each batch, [steps, batch size, ...]. All ranks' parts in turn are the batch."""
+    return batches if get_rank_size() == 1 else np.array_split(batches, get_rank_size(), axis=1)[get_rank_id()]
 
 
 class _Fed:
@@ -221,6 +240,10 @@ class _StopRequest:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    def agree(self) -> None:
+        """Has all ranks stop after the same step, if one of them is to stop."""
+        self.signal = max(told[0] for told in _ranks.gather("demo/stop", bytes([self.signal or 0]))) or None
+
     def _note(self, number, _):
         if self.signal is not None:
             raise KeyboardInterrupt
@@ -231,7 +254,8 @@ def _introduce(options, directory, checkpoint, first, held_out):
     people, things = f"{_clicks.USERS:,} users", f"{_clicks.ITEMS:,} items"
     if options.is_reference:
         say("\nThe same with a row for every id, to compare:\n")
-    say(f"mx_rec demo: a two-tower click model, with TensorFlow {tf.__version__}")
+    on = f", on {get_rank_size()} ranks" if get_rank_size() > 1 else ""
+    say(f"mx_rec demo: a two-tower click model, with TensorFlow {tf.__version__}{on}")
     say(f"data    {people} and {things}, power laws; {options.batch_size:,} samples per step")
     say(f"goal    AUC {held_out.best_auc:.4f}, that of the true probabilities, on {_EVALUATION_SIZE:,} other samples")
     if not checkpoint:
@@ -255,7 +279,10 @@ def _conclude(options, report, held_out, auc, checkpoint):
         facts["training"] = f"{report.steps:,} steps, {report.samples_per_second():,.0f} samples/s"
     facts["time"] = f"{time.monotonic() - options.started:.0f} s in all"
     facts["checkpoint"] = checkpoint or "none yet"
-    say(f"\n{report.summary(facts)}\n")
+    summary = report.summary(facts)
+    if get_rank_id() != 0:
+        return
+    say(f"\n{summary}\n")
     if options.is_reference:
         return
     if not checkpoint or step_of(checkpoint) < options.steps:

@@ -1,11 +1,10 @@
-"""The hooks that the vendor's hardware needs besides the script's own. Here, none has work to do."""
+"""The hooks that the vendor's hardware needs besides the script's own."""
 
 from collections.abc import Iterable
 from typing import Any, Optional
 
-import tensorflow as tf
-
 from mx_rec import _check
+from mx_rec.core.distributed import BroadcastVariablesHook
 
 __all__ = ["NPUBroadcastGlobalVariablesHook", "npu_hooks_append"]
 
@@ -15,9 +14,10 @@ def npu_hooks_append(hooks_list: Optional[Iterable[Any]] = None) -> list[Any]:
     return list(hooks_list or [])
 
 
-class NPUBroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
-    """Gives all ranks the variables of rank `root_rank`. There is one rank, so it does nothing."""
+class NPUBroadcastGlobalVariablesHook(BroadcastVariablesHook):
+    """Gives all ranks the variables of rank `root_rank` when a session begins. `index` is of the vendor's hardware: no
+    effect here."""
 
     def __init__(self, root_rank: int = 0, index: int = 0) -> None:
-        _check.integer("root_rank", root_rank, 0, 0)
+        super().__init__(root_rank)
         _check.integer("index", index, 0, _check.MAX_INT32)

@@ -46,15 +46,17 @@ class ReplacedError(ValueError):
     """Another save took a checkpoint's name, or removed it, while it was read."""
 
 
-def steadily(prefix: str, read: Callable[[Version], _T]) -> _T:
-    """Returns read(version) of the checkpoint `prefix`; again if it raises and the checkpoint was replaced meanwhile.
-    `read` must take back what it did when it raises. ReplacedError if that never ends."""
+def steadily(
+    prefix: str, read: Callable[[Version], _T], is_current: Callable[[Version], bool] = Version.is_current
+) -> _T:
+    """Returns read(version) of the checkpoint `prefix`; again if it raises and the checkpoint was replaced meanwhile,
+    as `is_current` tells. `read` must take back what it did when it raises. ReplacedError if that never ends."""
     for _ in range(ATTEMPTS):
         version = Version.of(prefix)
         try:
             return read(version)
         except Exception as error:
-            if version.is_current():
+            if is_current(version):
                 raise
             failure = error
             logger.info("checkpoint '%s' was replaced while it was read; reading begins again (%s)", prefix, error)

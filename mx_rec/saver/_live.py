@@ -6,6 +6,7 @@ has just saved. A script that calls `restore` itself always gets what is in the 
 
 from typing import Optional
 
+from mx_rec import _ranks
 from mx_rec._native import table as native_table
 from mx_rec._process import Part, part
 from mx_rec.checkpoint import _chain, _manifest
@@ -24,8 +25,14 @@ class _Held(Part):
 
 def token(link: _chain.Link, name: str) -> Optional[tuple]:
     """Returns what tells the content of a table in a checkpoint from all others, wherever that lies: its entry has a
-    checksum of every file, and a delta's parent has one of the manifest before. None without a manifest."""
-    return None if link.manifest is None else token_of(link.manifest.tables[name], link.manifest.parent)
+    checksum of every file, and a delta's parent has one of the manifest before. None without a manifest, or if it is
+    that of another rank, or of another number of them."""
+    if link.manifest is None:
+        return None
+    share = link.manifest.share
+    if share is not None and (share.rank, len(share.directories)) != (_ranks.rank(), _ranks.size()):
+        return None
+    return token_of(link.manifest.tables[name], link.manifest.parent)
 
 
 def token_of(entry: _manifest.TableEntry, parent: Optional[_manifest.Parent]) -> tuple:

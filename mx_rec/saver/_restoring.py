@@ -44,7 +44,7 @@ def opened(version: Version, tables: list, wants_dense: bool, is_chosen: bool, g
         )
     with contextlib.ExitStack() as files:
         # Opening all takes far less time than reading, so that another save seldom comes between.
-        chain = _chain.links(directory)
+        chain = _loading.links(directory)
         dense = _dense.open_files(version.location.dense) if wants_dense else None
         if dense is not None:
             files.callback(dense.close)
@@ -145,8 +145,12 @@ def loading(restore: Restore, graph):
 
 def _set_tip(restore):
     """Lets deltas build on what was restored, if the tables remember what changes."""
-    chain, config = restore.chain, process.config
-    if chain[-1].manifest is None or set(chain[-1].tables) != {table.table_name for table in restore.tables}:
+    chain, config = _loading.own(restore.chain), process.config
+    if (
+        chain is None
+        or chain[-1].manifest is None
+        or set(chain[-1].tables) != {table.table_name for table in restore.tables}
+    ):
         return
     if _layout.parse(chain[-1].directory) is not None:
         return  # of an interrupted save: the next save gives it its name, and nothing would be found under this one
@@ -159,7 +163,11 @@ def _set_tip(restore):
     moments = {table.table_name: snapshot.moment(table.native) for table in restore.tables}
     if None not in moments.values():
         directories = tuple(link.directory for link in chain)
-        _tip.set_current(_tip.Tip(directories[-1], restore.version.manifest_crc32c, moments, directories))
+        _tip.set_current(
+            _tip.Tip(
+                directories[-1], restore.version.manifest_crc32c, moments, directories, chain[-1].manifest.share is None
+            )
+        )
 
 
 def _check_dim(files, table):

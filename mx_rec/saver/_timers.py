@@ -5,18 +5,17 @@ The hook's own interval has no effect then. What it saves when a session begins 
 look at the checkpoint, and at the end, it is in its place before they go on, also with init(is_async_checkpoint=True).
 """
 
-import time
-
 import tensorflow as tf
 
 from mx_rec._process import Scoped, part, process
+from mx_rec._sessions.shared_clock import SharedClock
 from mx_rec._tf import checkpoints
 from mx_rec._tf.notes import Note
 from mx_rec._tf.patch import Patch
 from mx_rec.saver import _background
 
-# When a hook last began a whole save, and when any.
-_WHOLE_AT, _DELTA_AT = Note("whole_at"), Note("delta_at")
+# Clocks since a hook last began a whole save, and since it began any.
+_SINCE_WHOLE, _SINCE_ANY = Note("since_whole"), Note("since_any")
 
 
 class _WantsDelta(Scoped):
@@ -34,24 +33,23 @@ def _is_incremental():
 
 def _after_create_session(self, session, coord):
     PATCHES["after_create_session"].stock(self, session, coord)
-    now = time.monotonic()
-    _WHOLE_AT.set(self, now)
-    _DELTA_AT.set(self, now)
+    _SINCE_WHOLE.set(self, SharedClock("whole checkpoints"))
+    _SINCE_ANY.set(self, SharedClock("checkpoints"))
 
 
 def _after_run(self, run_context, run_values):
     if not _is_incremental():
         return PATCHES["after_run"].stock(self, run_context, run_values)
-    config, now = process.config, time.monotonic()
-    is_whole = now - _WHOLE_AT.of(self) >= config.save_checkpoint_due_time
-    if not is_whole and now - _DELTA_AT.of(self) < config.save_delta_checkpoints_secs:
+    config = process.config
+    is_whole = _SINCE_WHOLE.of(self).has_passed(config.save_checkpoint_due_time)
+    if not is_whole and not _SINCE_ANY.of(self).has_passed(config.save_delta_checkpoints_secs):
         return None
     step = run_context.session.run(checkpoints.step_tensor_of(self))
     if checkpoints.has_saved_at(self, step):
         return None
-    _DELTA_AT.set(self, now)
+    _SINCE_ANY.of(self).restart()
     if is_whole:
-        _WHOLE_AT.set(self, now)
+        _SINCE_WHOLE.of(self).restart()
     with part(_WantsDelta).set(not is_whole):
         if checkpoints.save_at(self, run_context.session, step):
             run_context.request_stop()

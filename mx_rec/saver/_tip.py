@@ -19,6 +19,7 @@ class Tip:
     identity: int  # of its manifest
     moments: Mapping[str, int]  # when each table was as the chain has it
     chain: Sequence[str]  # directories, from the first to this one
+    is_common: bool = True  # to all ranks; else each has its own
 
     @property
     def parent(self) -> _manifest.Parent:

@@ -11,6 +11,7 @@ from mx_rec._tables.anchors import table_of
 from mx_rec._tf import checkpoints
 from mx_rec.checkpoint import _chain
 from mx_rec.reading import _finding
+from mx_rec.saver import _loading
 
 v1 = tf.compat.v1
 
@@ -188,7 +189,7 @@ def _table_source(table, source, directory):
             f"{what} is selected by {source.selector!r}, but checkpoint '{source.prefix}' has no tables (there is no "
             f"directory '{directory}'); select its variables only, or give another checkpoint"
         )
-    chain = _chain.links(directory)
+    chain = _loading.links(directory)
     held = chain[-1].tables
     if name not in held:
         raise ValueError(

@@ -41,9 +41,9 @@ def gate(monkeypatch):
     """Writing of tables waits until it is set."""
     opened, write = threading.Event(), Snapshot.write
 
-    def held(self, directory):
+    def held(self, directory, share):
         assert opened.wait(60)
-        return write(self, directory)
+        return write(self, directory, share)
 
     monkeypatch.setattr(Snapshot, "write", held)
     yield opened
@@ -295,9 +295,9 @@ v1.train.get_or_create_global_step()
 table.native.write(np.arange(500), np.ones((500, 1, 4), np.float32))
 write = Snapshot.write
 
-def held(self, directory):
+def held(self, directory, share):
     threading.main_thread().join()  # until nothing but this thread is left of the script
-    return write(self, directory)
+    return write(self, directory, share)
 
 Snapshot.write = held
 with v1.Session() as session:
@@ -336,10 +336,10 @@ table = create_table(tf.int64, 4, "t", v1.zeros_initializer(), device_vocabulary
 table.native.write(np.arange(500), np.ones((500, 1, 4), np.float32))
 write = Snapshot.write
 
-def held(self, directory):
+def held(self, directory, share):
     while not os.path.exists(sys.argv[1] + "/go"):
         time.sleep(0.01)
-    return write(self, directory)
+    return write(self, directory, share)
 
 class Told(threading.Event):
     def wait(self, timeout=None):

@@ -17,6 +17,7 @@ import uuid
 
 import tensorflow as tf
 
+from mx_rec import _ranks
 from mx_rec._log import logger
 from mx_rec._ops import serve
 from mx_rec._ops.op import nodes_of, rename_tables
@@ -26,6 +27,7 @@ from mx_rec._tf.editing import run_after
 from mx_rec._tf.notes import Note
 from mx_rec._tf.patch import Patch
 from mx_rec.checkpoint import _columns, _layout, _manifest
+from mx_rec.saver import _ranked_export
 
 _ASSET = "mx_rec_tables.txt"
 _EXPORT = Note("export")
@@ -76,7 +78,10 @@ def _tag_and_add_meta_graph(self, meta_graph_def, tags, signature_def_map):
     export = _EXPORT.of(self)
     if export is not None:
         if not export.entries:
-            export.entries = _strip(export.directory)
+            _ranked_export.note_tables()
+            is_first = _ranks.rank() == 0
+            entries = _ranks.together("export/tables", lambda: _strip(export.directory) if is_first else None)
+            export.entries = entries[0]
             shutil.rmtree(export.scratch, ignore_errors=True)
             logger.info(
                 "exported %d tables, %d rows: %s",

@@ -17,13 +17,14 @@ a checkpoint of the same name (an Estimator that restarts does), a crash in step
 one in step 2 or 3 the new one, both halves of which are found under the hidden names (_pair.py, _recovery.py).
 """
 
+import contextlib
 import os
 import re
 from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
 
-from mx_rec import _check
+from mx_rec import _check, _ranks
 from mx_rec._config import Config
 from mx_rec._log import logger
 from mx_rec._process import Part, part, process
@@ -35,7 +36,7 @@ from mx_rec._tf.patch import Patch
 from mx_rec._tf.sessions import SessionInterface
 from mx_rec.checkpoint import _chain, _layout
 from mx_rec.reading import _steady
-from mx_rec.saver import _background, _checkpoint_list, _parked, _restoring, _timers, _tip
+from mx_rec.saver import _background, _checkpoint_list, _parked, _restoring, _shares, _timers, _tip
 from mx_rec.saver._saving import Request, Saving, explained
 from mx_rec.transaction import _recovery
 
@@ -72,6 +73,7 @@ class _Covered(NamedTuple):
 
 
 _COVERED = Note("covered")
+_WHOLE = "all rows are asked for"
 # TensorFlow writes no checkpoint of nothing, but needs one for its list of checkpoints, `latest_checkpoint` and
 # `max_to_keep`. The name is in files.
 _TABLES_ONLY = "mx_rec_tables_only"
@@ -181,9 +183,10 @@ def _save(
         return stock(os.path.join(os.path.dirname(hidden), os.path.basename(save_path)), step, False)
 
     try:
-        _layout.make_parent(_layout.of(prefix), save_path)
-        wants_delta = save_delta or _timers.wants_delta()
-        request = _request(prefix, step, tables, is_incremental_checkpoint, wants_delta, write_state)
+        with _ranks.Meeting("save") as meeting:
+            _layout.make_parent(_layout.of(prefix), save_path)
+            wants_delta = save_delta or _timers.wants_delta()
+            request = _request(meeting, prefix, step, tables, is_incremental_checkpoint, wants_delta, write_state)
         saving = Saving(request, write_dense)
     except OSError as error:
         raise explained(error, prefix) from error
@@ -194,7 +197,7 @@ def _save(
             part(_Saved).prefixes.add(os.path.abspath(prefix))
             if write_state:
                 state = (os.path.dirname(save_path), latest_filename or "checkpoint", meta_graph_suffix)
-                _record(self, saving.path, *state)
+                _record(self, request.role, saving.path, *state)
         except OSError as error:
             raise explained(error, prefix) from error
         if write_state or not prefix.endswith(_IN_MODEL):
@@ -207,31 +210,42 @@ def _save(
     return saving.path
 
 
-def _request(prefix, step, tables, starts_chain, wants_delta, is_listed):
-    """`is_listed`: the checkpoint is for TensorFlow's list of them. Others, of exporters, are written at once, and what
-    init says of checkpoints is not for them."""
+def _request(meeting, prefix, step, tables, starts_chain, wants_delta, is_listed):
+    """What to save, as all ranks agree on it in `meeting`. `is_listed`: the checkpoint is for TensorFlow's list of
+    them. Others, of exporters, are written at once, and what init says of checkpoints is not for them."""
     config = process.config or Config()
     starts_chain = starts_chain or wants_delta or (config.is_incremental_checkpoint and is_listed)
     broken = _chain.children(_layout.of(prefix))
     if broken:
         logger.warning("checkpoint '%s' is replaced, though %s build on it and cannot be restored then", prefix, broken)
-    parent = None
-    if wants_delta:
-        reason = _tip.why_not(prefix, tables)
-        if reason is None:
-            parent = _tip.current()
-        else:
-            logger.info("checkpoint '%s' holds all rows, not what has changed: %s", prefix, reason)
+    reason = _tip.why_not(prefix, tables) if wants_delta else _WHOLE
+    is_export = not is_listed and prefix.endswith(_IN_MODEL)
+    role, reason = _shares.agree(meeting, prefix, step, [table.table_name for table in tables], reason, is_export)
+    if reason is None and _tip.current().is_common != role.is_common:
+        reason = "the last one was saved by all ranks together and this one by each to its own path, or the reverse"
+    if wants_delta and reason is not None:
+        logger.info("checkpoint '%s' holds all rows, not what has changed: %s", prefix, reason)
+    parent = None if reason is not None else _tip.current()
     while_training = config.is_async_checkpoint and is_listed and not _background.is_foreground()
-    return Request(prefix, step, tables, parent, starts_chain, while_training)
+    return Request(role, step, tables, parent, starts_chain, while_training)
 
 
-def _record(saver, path, save_dir, latest_filename, meta_graph_suffix):
+def _record(saver, role, path, save_dir, latest_filename, meta_graph_suffix):
     """What TensorFlow's save does for write_state=True; sparse directories go where the dense files went."""
     before = checkpoints.known_to(saver)
     checkpoints.record(saver, path)
-    is_relative = checkpoints.names_relative_paths(saver)
-    _checkpoint_list.write(save_dir, path, saver.last_checkpoints, latest_filename, is_relative)
+
+    def write():
+        if role.leads_directory:
+            is_relative = checkpoints.names_relative_paths(saver)
+            _checkpoint_list.write(save_dir, path, saver.last_checkpoints, latest_filename, is_relative)
+
+    # No rank removes what the list of another one still calls the latest, nor goes on before the list is there: it may
+    # look for the latest checkpoint at once.
+    _ranks.together("save/list", write)
+    if not role.has_transaction:
+        checkpoints.forget_old(saver)  # rank 0 removes them
+        return
     checkpoints.remove_old(saver, meta_graph_suffix)
     after = checkpoints.known_to(saver)
     for old in before:
@@ -251,7 +265,12 @@ def _restore(self, sess, save_path):
         return _PATCHES["restore"].stock(self, sess, save_path)  # which raises
     prefix = tf.compat.as_text(save_path)
     if tables:
-        _steady.steadily(_version(prefix), lambda version: _restore_all(self, sess, version, tables))
+        _steady.steadily(
+            _shares.find(_version(prefix)),
+            lambda version: _restore_all(self, sess, version, tables),
+            # Ranks try again together.
+            lambda version: all(_ranks.together("restore/again", version.is_current)),
+        )
     elif not _covered(self).tables_only:
         _PATCHES["restore"].stock(self, sess, _locate(prefix) if _layout.is_local(prefix) else save_path)
     if anchors:
@@ -276,12 +295,23 @@ def _restore_all(saver, sess, version, tables):
     _, is_chosen, tables_only = _covered(saver)
     wants_dense = not tables_only
     _tell_of(version.prefix, location)
-    if wants_dense and not checkpoints.exists(location.dense):
-        return _PATCHES["restore"].stock(saver, sess, location.dense)  # which refuses it
-    with _restoring.opened(version, tables, wants_dense, is_chosen, sess.graph) as restore:
+
+    def restore_dense():
+        if wants_dense:
+            _restore_dense(saver, sess, location.dense, restore.dense)
+
+    with contextlib.ExitStack() as until:
+        # What fails on one rank fails on all, each of which takes back what it did.
+        met, opened, filled = (
+            until.enter_context(_ranks.Meeting(f"restore/{stage}")) for stage in ("end", "open", "fill")
+        )
+        if wants_dense and not checkpoints.exists(location.dense):
+            return _PATCHES["restore"].stock(saver, sess, location.dense)  # which refuses it
+        restore = until.enter_context(_restoring.opened(version, tables, wants_dense, is_chosen, sess.graph))
+        _shares.check_same(restore.chain[-1], version.manifest_crc32c, opened)
         with _restoring.loading(restore, sess.graph):
-            if wants_dense:
-                _restore_dense(saver, sess, location.dense, restore.dense)
+            filled.meet(restore_dense)
+        met.meet()
 
 
 def _restore_dense(saver, sess, prefix, files):

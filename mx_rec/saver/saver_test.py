@@ -419,8 +419,8 @@ def test_a_damaged_manifest_is_named(saved, text):
 
 
 def test_a_newer_format_is_refused(saved):
-    (saved[3] / "manifest.json").write_text('{"format": 2, "mx_rec": "9.9"}')
-    assert_refused(saved, ValueError, r"format 2, this version of mx_rec reads up to 1; .* \(9\.9\)")
+    (saved[3] / "manifest.json").write_text('{"format": 3, "mx_rec": "9.9"}')
+    assert_refused(saved, ValueError, r"format 3, this version of mx_rec reads up to 2; .* \(9\.9\)")
 
 
 def test_a_table_that_the_checkpoint_lacks_is_named(saved):

@@ -6,8 +6,9 @@ import types
 import pytest
 import tensorflow as tf
 
+from mx_rec._sessions import shared_clock
 from mx_rec._tf import patches
-from mx_rec.saver import _timers, wait
+from mx_rec.saver import wait
 from mx_rec.util.initialize import init, terminate_config_initializer
 from tests.shared.checkpoint_files import kinds
 from tests.shared.saver_model import Model, assert_restores, contents, fill
@@ -33,7 +34,7 @@ def incremental(request):
 @pytest.fixture
 def clock(monkeypatch):
     now = types.SimpleNamespace(seconds=0.0)
-    monkeypatch.setattr(_timers, "time", types.SimpleNamespace(monotonic=lambda: now.seconds))
+    monkeypatch.setattr(shared_clock, "time", types.SimpleNamespace(monotonic=lambda: now.seconds))
     return now
 
 

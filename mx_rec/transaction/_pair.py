@@ -9,13 +9,14 @@ restore reads both halves from it. It stays complete while the dense files get t
 until the tables are renamed. So at any instant both halves of one save can be found, though D holds files of two.
 """
 
+import contextlib
 import dataclasses
 import filecmp
 import os
 import re
 from typing import Optional
 
-from mx_rec.checkpoint import _files, _layout, _manifest
+from mx_rec.checkpoint import _chain, _files, _layout, _manifest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,12 +62,47 @@ class Pair:
             return None
         if manifest is None or not os.path.isdir(self.dense):
             return None
-        return manifest if manifest.dense_index_crc32c == _layout.dense_crc32c(self.dense_prefix) else None
+        if manifest.dense_index_crc32c != _layout.dense_crc32c(self.dense_prefix):
+            return None
+        return manifest if manifest.share is None or self._is_decided(manifest.share) else None
+
+    def _is_decided(self, share):
+        """Whether the save is complete on all ranks: the first one completes its share when the others have. Until then
+        theirs are none."""
+        return share.rank == 0 or any(self._directories(share, 0))
+
+    def _directories(self, share, rank):
+        """Yields the directories of the tables that a rank has saved in the same save."""
+        prefix = _chain.prefix_of_share(self.sparse, share, rank)
+        hidden = [one.path for one in _layout.list_hidden(os.path.dirname(prefix)) if one.prefix == prefix]
+        # The visible one last: what is hidden now may get its name meanwhile.
+        for directory in (*hidden, None):
+            directory = directory or _layout.of(prefix)
+            with contextlib.suppress(OSError, ValueError):
+                manifest = _manifest.read(directory)
+                if manifest is not None and manifest.share is not None and manifest.share.save == share.save:
+                    yield directory
+
+    def prefixes(self) -> list[str]:
+        """Those of the checkpoints of all ranks that were saved with it. The pair must be complete."""
+        return _chain.prefixes_of_save(self.sparse)
 
     def has_predecessor(self) -> bool:
         """Tells whether D holds files of the checkpoint that are not of this pair, or holds its whole dense part: a
-        process may have died before it gave the tables their name, but a part of a dense part was never a
-        checkpoint."""
+        process may have died before it gave the tables their name, but a part of a dense part was never a checkpoint.
+        Of a rank's share: whether that holds for any rank's, so that all of them stay or none. The pair must be
+        complete."""
+        if self._replaces():
+            return True
+        share = _manifest.read(self.sparse).share
+        for rank in range(0 if share is None else len(share.directories)):
+            for directory in self._directories(share, rank):
+                hidden = _layout.parse(directory)
+                if hidden is None or hidden.kind == "old" or Pair(hidden.prefix, hidden.owner)._replaces():
+                    return True
+        return False
+
+    def _replaces(self):
         names = self._dense_names()
         held = [name for name in names if os.path.lexists(self._visible(name))]
         return (

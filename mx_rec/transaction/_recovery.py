@@ -89,8 +89,8 @@ class Leftovers:
 
 def survey(parent: str, is_locked: bool, name: Optional[str] = None, other_hosts: bool = False) -> Leftovers:
     """The leftovers in the directory `parent`. `is_locked`: this process has its lock, so none of this machine but this
-    one is at work there. A pair of the checkpoint `name` in there is installed in any case; `other_hosts`: what was
-    made on other machines is taken for left over, too."""
+    one is at work there. A pair of the checkpoint `name` in there, or of one that another rank has saved with it, is
+    installed in any case; `other_hosts`: what was made on other machines is taken for left over, too."""
 
     def is_busy(one):
         if one.owner == _owner.name():  # or of a process before us that had the same number
@@ -109,7 +109,9 @@ def survey(parent: str, is_locked: bool, name: Optional[str] = None, other_hosts
         if one.kind != "tmp" or one.half == "state" or locate(one.prefix).pair != pair:
             remove.append(one)
         elif one.half == "sparse":
-            is_named = os.path.basename(one.prefix) == name
+            is_named = name is not None and os.path.abspath(os.path.join(parent, name)) in map(
+                os.path.abspath, pair.prefixes()
+            )
             (install if is_named or pair.has_predecessor() else withdraw).append(pair)
     # Tables before the dense part that belongs to them: half a pair must not be taken for a whole one.
     return Leftovers(install, withdraw, sorted(remove, key=lambda one: one.half == "dense"), busy)

@@ -31,14 +31,14 @@ class Transaction:
         self._pair, self._replaces = pair, replaces
         self._is_installing = False
         self._has_predecessor = False
+        self._may_be_decided = False  # by another rank
 
     @classmethod
-    def begin(cls, prefix: str) -> "Transaction":
-        """Begins a save of checkpoint `prefix`, whose directory exists: locks it, tidies up after interrupted saves in
-        there, and makes the hidden directories to write to. RuntimeError while another thread saves the same
-        checkpoint, or if another process saves into the directory."""
-        _lock.acquire(os.path.dirname(prefix))
-        _recovery.settle(prefix)
+    def begin(cls, prefix: str, is_prepared: bool = False) -> "Transaction":
+        """Begins a save of checkpoint `prefix`, whose directory exists: prepares it, unless that has been done, and
+        makes the hidden directories to write to. RuntimeError while another thread saves the same checkpoint."""
+        if not is_prepared:
+            cls.prepare(prefix)
         _owner.begin(prefix)
         try:
             # With what a restore would find, which another machine may have left hidden.
@@ -56,6 +56,13 @@ class Transaction:
             _owner.end(prefix)
             raise
         return transaction
+
+    @staticmethod
+    def prepare(prefix: str) -> None:
+        """Locks the directory of `prefix` and tidies up after interrupted saves in there. RuntimeError if another
+        process saves into it."""
+        _lock.acquire(os.path.dirname(prefix))
+        _recovery.settle(prefix)
 
     @property
     def sparse(self) -> str:
@@ -75,30 +82,53 @@ class Transaction:
     ) -> None:
         """Returns when the checkpoint is in its place, and lasts. `tables` are on the disk; with a `parent`, they are
         what has changed since that."""
+        self.complete(step, tables, parent)
+        self.install()
+
+    def complete(
+        self,
+        step: Optional[int],
+        tables: Mapping[str, _manifest.TableEntry],
+        parent: Optional[_manifest.Parent] = None,
+        share: Optional[_manifest.Share] = None,
+    ) -> None:
+        """The first half of `commit`: returns when all is on the disk, under hidden names that a restore reads."""
         dense = _layout.dense_crc32c(self.dense_prefix)
-        self._pair.complete(_manifest.Manifest(step, dense, tables, self._replaces, parent))
+        self._pair.complete(_manifest.Manifest(step, dense, tables, self._replaces, parent, share))
+        self._may_be_decided = share is not None
         self._has_predecessor = self._pair.has_predecessor()
+
+    def install(self) -> None:
+        """The second half of `commit`: gives the checkpoint its place."""
         self._is_installing = True
         self._pair.install()
         _owner.end(self._pair.prefix)
 
     def abort(self) -> None:
         """Removes what was written. After files of an earlier checkpoint have been replaced, it leaves the new
-        checkpoint, which counts from then on, though a part of it is hidden. Failures are only logged."""
+        checkpoint, which counts from then on, though a part of it is hidden. So it does with a rank's share that is
+        complete: it may count already, and no other rank's would without it. Failures are only logged."""
         try:
-            if not self._is_installing:
+            if self._may_be_decided:
+                if self._pair.read() is not None:
+                    self._warn("when it was complete on all ranks")
+            elif not self._is_installing:
                 self._pair.remove()
             elif not self._has_predecessor:
                 self._pair.withdraw()
             elif self._pair.read() is not None:
-                logger.warning(
-                    "the save of '%s' failed after it had replaced files of the earlier checkpoint; the new one is "
-                    "complete in '%s' and '%s', where a restore finds it, and the next save puts it in its place",
-                    self._pair.prefix,
-                    self._pair.sparse,
-                    self._pair.dense,
-                )
+                self._warn("after it had replaced files of the earlier checkpoint")
         except OSError as error:
             logger.warning("cannot tidy up after the failed save of '%s': %s", self._pair.prefix, error)
         finally:
             _owner.end(self._pair.prefix)
+
+    def _warn(self, when):
+        logger.warning(
+            "the save of '%s' failed %s; the new one is complete in '%s' and '%s', where a restore finds it, and the "
+            "next save puts it in its place",
+            self._pair.prefix,
+            when,
+            self._pair.sparse,
+            self._pair.dense,
+        )

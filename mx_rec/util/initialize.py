@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mx_rec import _check, _config, _process
+from mx_rec import _check, _config, _process, _ranks
 from mx_rec._log import logger
 from mx_rec._process import Part, part, process
 from mx_rec.util._process_config import FeatureSpecConfig, HybridManagerConfig, OptimizerConfig
@@ -85,11 +85,12 @@ def init(*args: bool, **kwargs: Unpack[InitOptions]) -> None:
         elif name == "use_shm_swap":
             logger.warning("init: `use_shm_swap` is deprecated and has no effect")
     config = _config.Config(**settings)
-    _config.check_ranks()
+    _ranks.facts()  # a launcher that contradicts itself fails before anything changes
     if config.recent_key_count_threshold > 0:
         logger.warning("init: `recent_key_count_threshold` has no effect; a delta holds every row that has changed")
     if os.environ.get("USE_COMBINE_FAAE") == "1":
         logger.warning("init: USE_COMBINE_FAAE=1 has no effect; each table counts its own keys")
+    _ranks.join()
     process.config = config
     process.if_load = config.if_load
     if "tensorflow" in sys.modules:  # a script that does not have it cannot have a dataset
@@ -262,8 +263,8 @@ def get_use_dynamic_expansion() -> bool:
 
 
 def is_mpi_in_use() -> bool:
-    """Returns whether ranks talk to each other: False. OSError if a launcher has started several."""
-    return _config.rank_size() > 1
+    """Returns whether this process is one of several ranks, which talk to each other by MPI."""
+    return _ranks.are_several()
 
 
 def set_if_load(if_load: bool) -> None:

@@ -252,11 +252,10 @@ constexpr int64_t kWorthwhile = 1 << 20;
 class PosixEnv : public Env {
  public:
   Status Create(const std::string& path, std::unique_ptr<WritableFile>* file) override {
-    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
-    if (fd < 0) return Failure("create", path, errno);
-    file->reset(new PosixWritableFile(path, fd));
-    return Status();
+    return Open(path, O_TRUNC, file);
   }
+
+  Status Join(const std::string& path, std::unique_ptr<WritableFile>* file) override { return Open(path, 0, file); }
 
   Status Map(const std::string& path, std::unique_ptr<FileView>* view) override {
     const int fd = OpenToRead(path);
@@ -293,6 +292,11 @@ class PosixEnv : public Env {
     return mkdir(path.c_str(), 0750) == 0 ? Status() : Failure("make the directory", path, errno);
   }
 
+  Status JoinDirectory(const std::string& path) override {
+    if (mkdir(path.c_str(), 0750) == 0 || errno == EEXIST) return Status();
+    return Failure("make the directory", path, errno);
+  }
+
   Status SyncDirectory(const std::string& path) override {
     const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return Failure("open the directory", path, errno);
@@ -318,6 +322,14 @@ class PosixEnv : public Env {
 
   Status Remove(const std::string& path) override {
     return remove(path.c_str()) == 0 ? Status() : Failure("remove", path, errno);
+  }
+
+ private:
+  static Status Open(const std::string& path, int flags, std::unique_ptr<WritableFile>* file) {
+    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0640);
+    if (fd < 0) return Failure("create", path, errno);
+    file->reset(new PosixWritableFile(path, fd));
+    return Status();
   }
 };
 

@@ -82,10 +82,14 @@ class Env {
 
   // A new file, mode 0640; one that exists is emptied.
   virtual Status Create(const std::string& path, std::unique_ptr<WritableFile>* file) = 0;
+  // A file that other processes write at the same time: a new one, mode 0640, or the one that exists, as it is.
+  virtual Status Join(const std::string& path, std::unique_ptr<WritableFile>* file) = 0;
   // NotFound if there is no such file.
   virtual Status Map(const std::string& path, std::unique_ptr<FileView>* view) = 0;
   // Mode 0750. One that exists is an error.
   virtual Status MakeDirectory(const std::string& path) = 0;
+  // The same, but one that exists is as good: another process may have made it.
+  virtual Status JoinDirectory(const std::string& path) = 0;
   // Returns when the names in the directory have reached the disk: a new file is lasting only after this.
   virtual Status SyncDirectory(const std::string& path) = 0;
   virtual Status Rename(const std::string& from, const std::string& to) = 0;

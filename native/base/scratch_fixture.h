@@ -82,8 +82,12 @@ class ScratchEnv : public Env {
     file->reset(new Unsynced(std::move(real)));
     return Status();
   }
+  Status Join(const std::string& path, std::unique_ptr<WritableFile>* file) override {
+    return Env::Posix().Join(path, file);
+  }
   Status Map(const std::string& path, std::unique_ptr<FileView>* view) override { return Env::Posix().Map(path, view); }
   Status MakeDirectory(const std::string& path) override { return Env::Posix().MakeDirectory(path); }
+  Status JoinDirectory(const std::string& path) override { return Env::Posix().JoinDirectory(path); }
   Status SyncDirectory(const std::string&) override { return Status(); }
   Status Rename(const std::string& from, const std::string& to) override { return Env::Posix().Rename(from, to); }
   Status Remove(const std::string& path) override { return Env::Posix().Remove(path); }

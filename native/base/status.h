@@ -19,8 +19,9 @@ class [[nodiscard]] Status {
     kAlreadyExists = 3,
     kResourceExhausted = 4,
     kFailedPrecondition = 5,
-    kDataLoss = 6,  // a file's content contradicts itself
-    kIoError = 7,   // the operating system refused a file operation
+    kDataLoss = 6,    // a file's content contradicts itself
+    kIoError = 7,     // the operating system refused a file operation
+    kOutOfRange = 8,  // the data have come to their end
   };
 
   Status() = default;
@@ -31,6 +32,12 @@ class [[nodiscard]] Status {
   static Status FailedPrecondition(std::string m) { return {Code::kFailedPrecondition, std::move(m)}; }
   static Status DataLoss(std::string m) { return {Code::kDataLoss, std::move(m)}; }
   static Status IoError(std::string m) { return {Code::kIoError, std::move(m)}; }
+  static Status OutOfRange(std::string m) { return {Code::kOutOfRange, std::move(m)}; }
+  // Of a code as it crosses an interface; FailedPrecondition if it is none of the errors.
+  static Status Of(int code, std::string m) {
+    const bool is_error = code > static_cast<int>(Code::kOk) && code <= static_cast<int>(Code::kOutOfRange);
+    return {is_error ? static_cast<Code>(code) : Code::kFailedPrecondition, std::move(m)};
+  }
 
   bool ok() const { return code_ == Code::kOk; }
   Code code() const { return code_; }

@@ -11,6 +11,7 @@ Status Tally::Make(const Plan& plan, int64_t t, const std::string& name, int64_t
   tally->times_ = plan.times();
   tally->latest_ = 0;
   tally->samples_.clear();
+  tally->weights_ = tally->merged_times_ = nullptr;
   const TimeSpan& times = tally->times_;
   if (times.size == 0) {
     if (!needs_time || tally->plan_.keys_size == 0) return Status();
@@ -45,6 +46,31 @@ Status Tally::Make(const Plan& plan, int64_t t, const std::string& name, int64_t
         {feature.first + feature.size, feature.first, Divider(static_cast<uint32_t>(feature.size / times.size))});
   }
   return covered == tally->plan_.positions_size ? Status() : damaged;
+}
+
+Tally Tally::Merged(const TablePlan& plan, const int64_t* weights, const int64_t* times, int64_t latest) {
+  Tally tally;
+  tally.plan_ = plan;
+  tally.weights_ = weights;
+  tally.merged_times_ = times;
+  tally.latest_ = latest;
+  return tally;
+}
+
+uint32_t Tally::MergedWeight(int64_t u) const {
+  uint64_t sum = 0;
+  for (int32_t i = plan_.offsets[u]; i < plan_.offsets[u + 1]; ++i) {
+    sum += static_cast<uint64_t>(weights_[plan_.positions[i]]) & UINT32_MAX;
+  }
+  return static_cast<uint32_t>(std::min<uint64_t>(UINT32_MAX, std::max<uint64_t>(1, sum)));
+}
+
+int64_t Tally::MergedTime(int64_t u) const {
+  int64_t time = 0;
+  for (int32_t i = plan_.offsets[u]; i < plan_.offsets[u + 1]; ++i) {
+    time = std::max(time, merged_times_[plan_.positions[i]]);
+  }
+  return time;
 }
 
 int64_t Tally::LatestOf(int64_t u) const {

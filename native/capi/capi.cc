@@ -120,6 +120,7 @@ int mxrec_table_facts(const char* name, int64_t* facts) {
     facts[8] = lives.candidates;
     facts[9] = table.mutations();
     facts[10] = table.nonfinite();
+    facts[11] = table.elsewhere();
     return Status();
   });
 }

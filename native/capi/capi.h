@@ -44,7 +44,8 @@ int mxrec_table_set_slots(const char* name, int32_t count, const char* const* sl
 // Copies the name of slot `slot` to out[capacity], zero-terminated. NotFound past the last slot.
 int mxrec_table_slot_name(const char* name, int32_t slot, char* out, int64_t capacity);
 
-// facts[0..10] = rows, capacity, bytes, inserted, erased, shards, seen, refused, candidates, mutations, nonfinite
+// facts[0..11] = rows, capacity, bytes, inserted, erased, shards, seen, refused, candidates, mutations, nonfinite,
+// rows on other ranks
 int mxrec_table_facts(const char* name, int64_t* facts);
 
 // What its disk tier has done so far: facts[0..7] = rows in memory, rows on disk, bytes on disk, hits, promotions,

@@ -37,13 +37,15 @@ Status Take(const char* name, int64_t base, bool all, std::unique_ptr<Snapshot>*
   return Snapshot::Take(std::move(table), base, all, snapshot);
 }
 
-Status Write(Snapshot* snapshot, const char* directory, int64_t* rows, mxrec_checkpoint_file* files, int32_t capacity,
-             int32_t* count) {
+SnapshotNumbers FromC(const int64_t* numbers) { return {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]}; }
+
+Status Write(Snapshot* snapshot, const char* directory, const WriteShare* share, int64_t* rows,
+             mxrec_checkpoint_file* files, int32_t capacity, int32_t* count) {
   if (static_cast<size_t>(capacity) < 14 + 2 * snapshot->table().layout().slots().size()) {
     return Status::InvalidArgument("room for " + std::to_string(capacity) + " files is too little");
   }
   std::vector<CheckpointFile> written;
-  MXREC_RETURN_IF_ERROR(WriteTable(Env::Posix(), snapshot, directory, rows, &written, Threads()));
+  MXREC_RETURN_IF_ERROR(WriteTable(Env::Posix(), snapshot, directory, rows, &written, Threads(), share));
   for (size_t i = 0; i < written.size(); ++i) {
     std::copy_n(written[i].name.c_str(), written[i].name.size() + 1, files[i].name);
     files[i].bytes = written[i].bytes;
@@ -66,12 +68,11 @@ struct Reading {
   bool is_verified = false;
 };
 
-Status Open(const char* name, const char* directory, bool is_delta, bool rows_only,
-            std::vector<CheckpointFile> expected, std::unique_ptr<Reading>* reading) {
+Status Open(const char* name, const char* directory, bool is_delta, const ReadScope& scope,
+            std::unique_ptr<Reading>* reading) {
   auto r = std::make_unique<Reading>();
   MXREC_RETURN_IF_ERROR(Registry::Global().Find(name, &r->table));
-  r->expected = std::move(expected);
-  const ReadScope scope = {rows_only, r->expected};
+  r->expected = scope.listed;
   MXREC_RETURN_IF_ERROR(TableReader::Open(Env::Posix(), directory, *r->table, is_delta, &r->files, scope));
   *reading = std::move(r);
   return Status();
@@ -108,10 +109,27 @@ int mxrec_snapshot_take(const char* table, int64_t base, int32_t all, mxrec_snap
   });
 }
 
-int mxrec_snapshot_write(mxrec_snapshot* snapshot, const char* directory, int64_t* rows, mxrec_checkpoint_file* files,
-                         int32_t capacity, int32_t* count) {
-  return mxrec::Guarded(
-      [&] { return mxrec::Write(reinterpret_cast<Snapshot*>(snapshot), directory, rows, files, capacity, count); });
+int mxrec_snapshot_count(mxrec_snapshot* snapshot, int64_t* numbers) {
+  return mxrec::Guarded([&]() -> Status {
+    const mxrec::SnapshotNumbers own = mxrec::NumbersOf(reinterpret_cast<Snapshot*>(snapshot), mxrec::Threads());
+    const int64_t values[] = {own.rows, own.refused, own.filter_cells, own.erased, own.now};
+    std::copy(std::begin(values), std::end(values), numbers);
+    return Status();
+  });
+}
+
+int mxrec_snapshot_write(mxrec_snapshot* snapshot, const char* directory, const int64_t* before, const int64_t* all,
+                         int32_t is_first, int64_t* rows, mxrec_checkpoint_file* files, int32_t capacity,
+                         int32_t* count) {
+  return mxrec::Guarded([&] {
+    mxrec::WriteShare share;
+    if (before != nullptr) {
+      const auto writers = is_first != 0 ? mxrec::Writers::kFirst : mxrec::Writers::kOther;
+      share = {writers, mxrec::FromC(before), mxrec::FromC(all)};
+    }
+    return mxrec::Write(reinterpret_cast<Snapshot*>(snapshot), directory, before == nullptr ? nullptr : &share, rows,
+                        files, capacity, count);
+  });
 }
 
 void mxrec_snapshot_end(mxrec_snapshot* snapshot) { delete reinterpret_cast<Snapshot*>(snapshot); }
@@ -142,12 +160,13 @@ int mxrec_table_knows_since(const char* name, int64_t moment, int32_t* known) {
   });
 }
 
-int mxrec_reader_open(const char* table, const char* directory, int32_t is_delta, int32_t rows_only,
-                      const mxrec_checkpoint_file* expected, int32_t count, mxrec_reader** reader) {
+int mxrec_reader_open(const char* table, const char* directory, int32_t is_delta, int32_t rows_only, int32_t rank,
+                      int32_t ranks, int32_t joins, const mxrec_checkpoint_file* expected, int32_t count,
+                      mxrec_reader** reader) {
   return mxrec::Guarded([&]() -> Status {
     std::unique_ptr<mxrec::Reading> reading;
-    MXREC_RETURN_IF_ERROR(
-        mxrec::Open(table, directory, is_delta != 0, rows_only != 0, mxrec::FilesOf(expected, count), &reading));
+    const mxrec::ReadScope scope = {rows_only != 0, mxrec::FilesOf(expected, count), {rank, ranks}, joins != 0};
+    MXREC_RETURN_IF_ERROR(mxrec::Open(table, directory, is_delta != 0, scope, &reading));
     *reader = reinterpret_cast<mxrec_reader*>(reading.release());
     return Status();
   });
@@ -166,5 +185,7 @@ void mxrec_reader_close(mxrec_reader* reader) { delete reinterpret_cast<mxrec::R
 uint32_t mxrec_crc32c(uint32_t crc, const void* data, int64_t n) {
   return mxrec::crc32c::Extend(crc, data, static_cast<size_t>(n));
 }
+
+uint32_t mxrec_crc32c_combine(uint32_t a, uint32_t b, int64_t length) { return mxrec::crc32c::Combine(a, b, length); }
 
 }  // extern "C"

@@ -32,6 +32,13 @@ class FailingEnv : public Env {
     file->reset(new File(this, std::move(real)));
     return Status();
   }
+  Status Join(const std::string& path, std::unique_ptr<WritableFile>* file) override {
+    MXREC_RETURN_IF_ERROR(Next());
+    std::unique_ptr<WritableFile> real;
+    MXREC_RETURN_IF_ERROR(Env::Posix().Join(path, &real));
+    file->reset(new File(this, std::move(real)));
+    return Status();
+  }
   Status Map(const std::string& path, std::unique_ptr<FileView>* view) override {
     MXREC_RETURN_IF_ERROR(Next());
     std::unique_ptr<FileView> real;
@@ -42,6 +49,10 @@ class FailingEnv : public Env {
   Status MakeDirectory(const std::string& path) override {
     MXREC_RETURN_IF_ERROR(Next());
     return Env::Posix().MakeDirectory(path);
+  }
+  Status JoinDirectory(const std::string& path) override {
+    MXREC_RETURN_IF_ERROR(Next());
+    return Env::Posix().JoinDirectory(path);
   }
   Status SyncDirectory(const std::string& path) override {
     MXREC_RETURN_IF_ERROR(Next());

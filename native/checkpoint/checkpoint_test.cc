@@ -401,8 +401,9 @@ TEST_F(Checkpoint, ErrorsOfTheSystemNamePathAndCause) {
   std::unique_ptr<WritableFile> file;
   std::unique_ptr<FileView> view;
   const std::string nowhere = root_ + "/nowhere/x";
-  for (const Status& status : {env.Create(nowhere, &file), env.Map(nowhere, &view), env.MakeDirectory(nowhere),
-                               env.SyncDirectory(nowhere), env.Rename(nowhere, root_), env.Remove(nowhere)}) {
+  for (const Status& status :
+       {env.Create(nowhere, &file), env.Map(nowhere, &view), env.MakeDirectory(nowhere), env.JoinDirectory(nowhere),
+        env.SyncDirectory(nowhere), env.Rename(nowhere, root_), env.Remove(nowhere)}) {
     EXPECT_FALSE(status.ok());
     EXPECT_NE(status.message().find("'" + nowhere + "': No such file or directory"), std::string::npos)
         << status.message();
@@ -411,6 +412,7 @@ TEST_F(Checkpoint, ErrorsOfTheSystemNamePathAndCause) {
   EXPECT_EQ(env.Map(nowhere, &view).code(), Status::Code::kNotFound);
   EXPECT_EQ(env.Map(root_, &view).code(), Status::Code::kIoError);
   EXPECT_EQ(env.MakeDirectory(root_).code(), Status::Code::kIoError);
+  EXPECT_TRUE(env.JoinDirectory(root_).ok());
 
   ASSERT_TRUE(env.Create(root_ + "/a", &file).ok());
   ASSERT_TRUE(file->Append("abc", 3).ok());

@@ -16,10 +16,10 @@ Status Damaged(const std::string& path, const std::string& what) {
   return Status::DataLoss("checkpoint file '" + path + "' is damaged: " + what + "; restore another checkpoint");
 }
 
-// `starts`, with more(shard) further elements in each shard.
+// `starts`, with `sum` further elements before the first shard, and more(shard) in each.
 template <typename More>
-std::vector<int64_t> Starts(std::vector<int64_t> starts, More more) {
-  int64_t sum = 0;
+std::vector<int64_t> Starts(std::vector<int64_t> starts, int64_t sum, More more) {
+  starts[0] += sum;
   for (size_t s = 1; s < starts.size(); ++s) {
     sum += more(static_cast<int>(s - 1));
     starts[s] += sum;
@@ -31,21 +31,22 @@ const int64_t* Words(const FileView& file) { return reinterpret_cast<const int64
 
 }  // namespace
 
-HistoryWriter::HistoryWriter(const Snapshot& snapshot, const std::vector<int64_t>& starts)
+HistoryWriter::HistoryWriter(const Snapshot& snapshot, const std::vector<int64_t>& starts, const WriteShare& share)
     : snapshot_(snapshot),
+      share_(share),
       is_wanted_(snapshot.tracking().is_on() || snapshot.table().history() != nullptr),
-      rows_(starts.back()),
-      records_(Starts(starts, [&](int shard) { return snapshot.refused(shard); })),
-      cells_(Starts(std::vector<int64_t>(starts.size(), 0), [&](int shard) { return snapshot.filter_cells(shard); })),
-      history_(kHistoryColumn, kTriple * kWord, records_),
-      steps_(kStepColumn, kWord, starts),
-      filter_(kFilterColumn, sizeof(uint16_t), cells_) {}
+      records_(Starts(starts, share.before.refused, [&](int shard) { return snapshot.refused(shard); })),
+      cells_(Starts(std::vector<int64_t>(starts.size(), 0), share.before.filter_cells,
+                    [&](int shard) { return snapshot.filter_cells(shard); })),
+      history_(kHistoryColumn, kTriple * kWord, records_, share.writers),
+      steps_(kStepColumn, kWord, starts, share.writers),
+      filter_(kFilterColumn, sizeof(uint16_t), cells_, share.writers) {}
 
 Status HistoryWriter::Open(Env& env, const std::string& directory) {
   if (!is_wanted_) return Status();
-  MXREC_RETURN_IF_ERROR(history_.Open(env, directory, {snapshot_.now()}));
+  MXREC_RETURN_IF_ERROR(history_.Open(env, directory, {share_.all.now}));
   MXREC_RETURN_IF_ERROR(steps_.Open(env, directory));
-  return cells_.back() == 0 ? Status() : filter_.Open(env, directory);
+  return share_.all.filter_cells == 0 ? Status() : filter_.Open(env, directory);
 }
 
 HistoryWriter::Part::Part(HistoryWriter* writer, int shard)
@@ -83,9 +84,17 @@ Status HistoryWriter::Part::Flush() {
 
 Status HistoryWriter::Finish(Env& env, const std::string& directory, std::vector<CheckpointFile>* files) {
   if (!is_wanted_) return Status();
-  MXREC_RETURN_IF_ERROR(history_.Finish(env, directory, {records_.back(), kTriple, kWord}, files));
-  MXREC_RETURN_IF_ERROR(steps_.Finish(env, directory, {rows_, kWord}, files));
+  MXREC_RETURN_IF_ERROR(history_.Finish(env, directory, {share_.all.rows + share_.all.refused, kTriple, kWord}, files));
+  MXREC_RETURN_IF_ERROR(steps_.Finish(env, directory, {share_.all.rows, kWord}, files));
 
+  if (share_.all.filter_cells > 0) {
+    MXREC_RETURN_IF_ERROR(filter_.Finish(env, directory, {share_.all.filter_cells, sizeof(uint16_t)}, files));
+  }
+  return share_.writers == Writers::kOther ? Status() : WriteThresholds(env, directory, files);
+}
+
+Status HistoryWriter::WriteThresholds(Env& env, const std::string& directory,
+                                      std::vector<CheckpointFile>* files) const {
   const int32_t thresholds[] = {static_cast<int32_t>(snapshot_.tracking().access_threshold),
                                 static_cast<int32_t>(snapshot_.tracking().eviction_threshold), 1};
   ColumnOutput threshold(kThresholdColumn, sizeof(thresholds), {0, 1});
@@ -93,8 +102,7 @@ Status HistoryWriter::Finish(Env& env, const std::string& directory, std::vector
   ColumnOutput::Part part(&threshold, 0);
   MXREC_RETURN_IF_ERROR(part.Append(thresholds));
   MXREC_RETURN_IF_ERROR(part.Flush());
-  MXREC_RETURN_IF_ERROR(threshold.Finish(env, directory, {3, sizeof(int32_t)}, files));
-  return cells_.back() == 0 ? Status() : filter_.Finish(env, directory, {cells_.back(), sizeof(uint16_t)}, files);
+  return threshold.Finish(env, directory, {3, sizeof(int32_t)}, files);
 }
 
 Status HistoryReader::Open(Env& env, const std::string& directory, const Table& table,
@@ -151,7 +159,8 @@ Status HistoryReader::Check(int64_t rows) const {
   return Status();
 }
 
-Status HistoryReader::Load(Table* table, const int64_t* keys, int64_t rows, const ParallelFor& parallel) const {
+Status HistoryReader::Load(Table* table, const int64_t* keys, int64_t rows, const ParallelFor& parallel,
+                           Ownership owned) const {
   History* history = table->history();
   if (history == nullptr) return Status();
   constexpr int64_t kCost = 150;  // nanoseconds: two cache misses and a lock
@@ -162,6 +171,7 @@ Status HistoryReader::Load(Table* table, const int64_t* keys, int64_t rows, cons
     parallel.Run(history_.view->size() / kWord / kTriple, kCost, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end && !failure.failed(); ++i) {
         const int64_t* triple = words + 1 + i * kTriple;
+        if (!owned.Has(triple[0])) continue;
         RowFacts facts;
         facts.count = static_cast<uint32_t>(triple[1]);
         facts.time = triple[2];
@@ -174,6 +184,7 @@ Status HistoryReader::Load(Table* table, const int64_t* keys, int64_t rows, cons
   if (steps_.view != nullptr) {
     parallel.Run(rows, kCost, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
+        if (!owned.Has(keys[i])) continue;
         RowFacts facts = table->Facts(keys[i]);
         facts.step = static_cast<uint32_t>(Words(*steps_.view)[i]);
         (void)table->SetFacts(keys[i], facts);  // the key has a row, so no memory is needed
@@ -184,11 +195,13 @@ Status HistoryReader::Load(Table* table, const int64_t* keys, int64_t rows, cons
   for (int shard = 0; shard < table->shards() && history->filter(0) != nullptr; ++shard) {
     cells += history->filter(shard)->size();
   }
-  // A filter of another size cannot be taken over; its counts begin anew.
-  if (filter_.view == nullptr || cells == 0 || filter_.view->size() != cells * static_cast<int64_t>(sizeof(uint16_t))) {
+  // Of as many ranks as there are now, each has its own filter in the file, in their order. A filter of another size
+  // cannot be taken over; its counts begin anew.
+  if (filter_.view == nullptr || cells == 0 ||
+      filter_.view->size() != owned.ranks * cells * static_cast<int64_t>(sizeof(uint16_t))) {
     return Status();
   }
-  const uint16_t* from = reinterpret_cast<const uint16_t*>(filter_.view->data());
+  const uint16_t* from = reinterpret_cast<const uint16_t*>(filter_.view->data()) + owned.rank * cells;
   for (int shard = 0; shard < table->shards(); ++shard) {
     AdmissionFilter* filter = history->filter(shard);
     std::copy_n(from, filter->size(), filter->cells());

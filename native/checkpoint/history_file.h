@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "base/ownership.h"
 #include "base/parallel.h"
 #include "base/status.h"
 #include "checkpoint/layout.h"
@@ -17,11 +18,28 @@
 
 namespace mxrec {
 
+// What a snapshot, or those of several ranks, hold.
+struct SnapshotNumbers {
+  int64_t rows = 0;
+  int64_t refused = 0;
+  int64_t filter_cells = 0;
+  int64_t erased = 0;
+  int64_t now = 0;  // the latest of the tables' clocks
+};
+
+// A rank's share of files that several ranks write together, each from its own snapshot: the rows of the first rank
+// come first in every file.
+struct WriteShare {
+  Writers writers = Writers::kAlone;
+  SnapshotNumbers before;  // what the ranks before this one hold
+  SnapshotNumbers all;
+};
+
 // Writes what a snapshot knows of its keys, rows in the order of the key column. One that knows nothing writes nothing.
 class HistoryWriter {
  public:
-  // `starts`: for each shard, the number of its first row; at the end, the number of all.
-  HistoryWriter(const Snapshot& snapshot, const std::vector<int64_t>& starts);
+  // `starts`: for each shard, the number of its first row; at the end, where those of the last one end.
+  HistoryWriter(const Snapshot& snapshot, const std::vector<int64_t>& starts, const WriteShare& share);
 
   Status Open(Env& env, const std::string& directory);
   // Adds the files to `files`.
@@ -45,9 +63,11 @@ class HistoryWriter {
   };
 
  private:
+  Status WriteThresholds(Env& env, const std::string& directory, std::vector<CheckpointFile>* files) const;
+
   const Snapshot& snapshot_;
+  const WriteShare share_;
   const bool is_wanted_;
-  const int64_t rows_;
   std::vector<int64_t> records_, cells_;  // as starts, of rows and refused keys, and of the filters' cells
   ColumnOutput history_, steps_, filter_;
 };
@@ -66,9 +86,11 @@ class HistoryReader {
   // DataLoss if a file's size or a number in it cannot be right for `rows` rows.
   Status Check(int64_t rows) const;
 
-  // Sets what the table knows of its rows, whose keys are `keys` in the order of the files, and of refused keys.
-  // REQUIRES: Check; the table has these rows, and knows of no refused keys but those that shall stay.
-  Status Load(Table* table, const int64_t* keys, int64_t rows, const ParallelFor& parallel) const;
+  // Sets what the table knows of its rows, whose keys are `keys` in the order of the files, and of refused keys, as far
+  // as they are `owned`. REQUIRES: Check; the table has these rows, and knows of no refused keys but those that shall
+  // stay.
+  Status Load(Table* table, const int64_t* keys, int64_t rows, const ParallelFor& parallel,
+              Ownership owned = Ownership()) const;
 
  private:
   struct File {

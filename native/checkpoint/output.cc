@@ -37,8 +37,9 @@ Status Output::Flush() {
   return status;
 }
 
-ColumnOutput::ColumnOutput(const std::string& column, int64_t width, const std::vector<int64_t>& starts)
-    : column_(column), width_(width), starts_(starts), parts_(starts.size() - 1) {
+ColumnOutput::ColumnOutput(const std::string& column, int64_t width, const std::vector<int64_t>& starts,
+                           Writers writers)
+    : column_(column), width_(width), starts_(starts), writers_(writers), parts_(starts.size() - 1) {
   // A huge page: a disk takes 2 MiB from one place faster than from 512. Columns of a few bytes a row fill it too
   // slowly to be worth it. Not more than is needed: there may be many small tables.
   constexpr int64_t kWide = 2 << 20, kNarrow = 256 << 10;
@@ -99,12 +100,18 @@ Status ColumnOutput::Part::Write(int64_t end) {
 }
 
 Status ColumnOutput::Open(Env& env, const std::string& directory, const std::vector<int64_t>& header) {
-  MXREC_RETURN_IF_ERROR(env.MakeDirectory(directory + "/" + column_));
-  MXREC_RETURN_IF_ERROR(env.Create(directory + "/" + DataFile(column_), &file_));
-  if (header.empty()) return Status();
-  const size_t bytes = header.size() * sizeof(int64_t);
-  header_ = {static_cast<int64_t>(bytes), crc32c::Extend(0, header.data(), bytes)};
-  return file_->WriteAt(0, header.data(), bytes);
+  const std::string path = directory + "/" + DataFile(column_);
+  if (writers_ == Writers::kAlone) {
+    MXREC_RETURN_IF_ERROR(env.MakeDirectory(directory + "/" + column_));
+    MXREC_RETURN_IF_ERROR(env.Create(path, &file_));
+  } else {
+    MXREC_RETURN_IF_ERROR(env.JoinDirectory(directory + "/" + column_));
+    MXREC_RETURN_IF_ERROR(env.Join(path, &file_));
+  }
+  header_bytes_ = static_cast<int64_t>(header.size() * sizeof(int64_t));
+  if (header.empty() || writers_ == Writers::kOther) return Status();
+  header_ = {header_bytes_, crc32c::Extend(0, header.data(), static_cast<size_t>(header_bytes_))};
+  return file_->WriteAt(0, header.data(), static_cast<size_t>(header_bytes_));
 }
 
 Status ColumnOutput::Finish(Env& env, const std::string& directory, const std::vector<int64_t>& attribute,
@@ -116,7 +123,9 @@ Status ColumnOutput::Finish(Env& env, const std::string& directory, const std::v
     data.crc32c = crc32c::Combine(data.crc32c, part.crc, part.bytes);
     data.bytes += part.bytes;
   }
-  return FinishColumn(env, directory, column_, attribute, std::move(data), files);
+  if (writers_ != Writers::kOther) return FinishColumn(env, directory, column_, attribute, std::move(data), files);
+  files->push_back(std::move(data));
+  return Status();
 }
 
 Status FinishColumn(Env& env, const std::string& directory, const std::string& column,

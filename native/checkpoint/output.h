@@ -38,17 +38,26 @@ class Output {
   uint32_t crc_ = 0;
 };
 
+// Who writes the files of a directory.
+enum class Writers {
+  kAlone,
+  // This process and others, each its parts. The first also writes what the files begin with, and the attributes.
+  kFirst,
+  kOther,
+};
+
 // A column's data file, whose parts are written by several threads: one part for each shard, in their order.
 class ColumnOutput {
  public:
-  // `width`: bytes of an element. `starts`: for each part, the number of its first element; at the end, the number of
-  // all.
-  ColumnOutput(const std::string& column, int64_t width, const std::vector<int64_t>& starts);
+  // `width`: bytes of an element. `starts`: for each part, the number of its first element; at the end, where the last
+  // one ends. They begin above 0 where other processes' parts come before.
+  ColumnOutput(const std::string& column, int64_t width, const std::vector<int64_t>& starts,
+               Writers writers = Writers::kAlone);
 
   // Makes the column's directory and its file; `header` comes before the elements.
   Status Open(Env& env, const std::string& directory, const std::vector<int64_t>& header = {});
-  // Returns when the column, with its attribute, has reached the disk, and adds both files to `files`. REQUIRES: all
-  // parts are flushed.
+  // Returns when the column, with its attribute, has reached the disk, and adds to `files` what of both this process
+  // has written. REQUIRES: all parts are flushed.
   Status Finish(Env& env, const std::string& directory, const std::vector<int64_t>& attribute,
                 std::vector<CheckpointFile>* files);
 
@@ -56,7 +65,7 @@ class ColumnOutput {
   class Part {
    public:
     Part(ColumnOutput* column, int number)
-        : column_(column), number_(number), offset_(column->header_.bytes + column->starts_[number] * column->width_) {}
+        : column_(column), number_(number), offset_(column->header_bytes_ + column->starts_[number] * column->width_) {}
     ~Part() { column_->GiveBack(std::move(buffer_)); }
     Part(Part&&) = default;
 
@@ -102,8 +111,10 @@ class ColumnOutput {
   std::string column_;
   int64_t width_;
   std::vector<int64_t> starts_;
+  Writers writers_;
   int64_t buffer_bytes_;
-  Total header_;
+  int64_t header_bytes_ = 0;
+  Total header_;  // as far as this process has written it
   std::vector<Total> parts_;
   std::unique_ptr<WritableFile> file_;
   std::mutex mutex_;

@@ -50,16 +50,18 @@ bool ReadScope::Includes(const std::string& column) const {
                                        [&](const CheckpointFile& file) { return file.name == DataFile(column); });
 }
 
-TableReader::TableReader(std::string directory, const Table& table, bool is_delta)
+TableReader::TableReader(std::string directory, const Table& table, bool is_delta, const ReadScope& scope)
     : directory_(std::move(directory)),
       table_(table.config().name),
       is_delta_(is_delta),
+      owned_(scope.owned),
+      joins_(scope.joins),
       dim_(table.config().dim),
       max_rows_(table.config().max_rows) {}
 
 Status TableReader::Open(Env& env, const std::string& directory, const Table& table, bool is_delta,
                          std::unique_ptr<TableReader>* reader, const ReadScope& scope) {
-  std::unique_ptr<TableReader> r(new TableReader(directory, table, is_delta));
+  std::unique_ptr<TableReader> r(new TableReader(directory, table, is_delta, scope));
   std::vector<std::string> names = {kKeyColumn, kEmbeddingColumn};
   for (const SlotSpec& slot : table.layout().slots()) names.push_back(slot.name);
   auto open = [&](const std::string& name, bool may_lack, Column* column) {
@@ -199,6 +201,7 @@ Status TableReader::CheckSizes() {
     MXREC_RETURN_IF_ERROR(CheckBytes(Path(DataFile(column.name)), column.data->size(), n * row_bytes,
                                      std::to_string(n) + " rows of " + std::to_string(row_bytes)));
   }
+  // The limit is that of all ranks together.
   if (max_rows_ > 0 && rows > max_rows_) {
     return Status::ResourceExhausted(
         "table '" + table_ + "' may hold " + std::to_string(max_rows_) +
@@ -255,7 +258,7 @@ Status TableReader::Load(Table* table, const std::vector<CheckpointFile>& expect
   if (is_delta_) {
     table->Erase(reinterpret_cast<const int64_t*>(deleted_.data->data()),
                  deleted_.data->size() / static_cast<int64_t>(sizeof(int64_t)));
-  } else {
+  } else if (!joins_) {
     table->Clear(true);
   }
   Status status = LoadValues(table, expected, parallel);
@@ -263,7 +266,7 @@ Status TableReader::Load(Table* table, const std::vector<CheckpointFile>& expect
     const Status twins = CheckKeysDiffer(parallel);  // says where
     if (!twins.ok()) status = twins;
   }
-  if (status.ok()) status = history_.Load(table, keys(), rows_, parallel);
+  if (status.ok()) status = history_.Load(table, keys(), rows_, parallel, owned_);
   if (!status.ok()) table->Clear();
   table->Trim();
   return status;
@@ -271,7 +274,7 @@ Status TableReader::Load(Table* table, const std::vector<CheckpointFile>& expect
 
 Status TableReader::LoadValues(Table* table, const std::vector<CheckpointFile>& expected,
                                const ParallelFor& parallel) const {
-  RowSource source = {keys(), rows_, {}};
+  RowSource source = {keys(), rows_, {}, owned_};
   for (size_t c = 1; c < columns_.size(); ++c) source.columns.push_back(columns_[c].data.get());
   std::vector<uint32_t> sums;
   MXREC_RETURN_IF_ERROR(LoadRows(table, source, is_delta_, parallel, expected.empty() ? nullptr : &sums));

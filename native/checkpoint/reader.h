@@ -26,6 +26,9 @@ struct ReadScope {
   // If not empty, those it lists, besides keys and embeddings: a file that a manifest does not know is not this
   // checkpoint's.
   std::vector<CheckpointFile> listed;
+  Ownership owned;  // rows, counts and times of other keys are passed over
+  // Whether the files hold a part of what is loaded, and another part is in the table already.
+  bool joins = false;
 
   bool Includes(const std::string& column) const;
 };
@@ -63,7 +66,7 @@ class TableReader {
     std::unique_ptr<FileView> attribute;  // null: no such column
   };
 
-  TableReader(std::string directory, const Table& table, bool is_delta);
+  TableReader(std::string directory, const Table& table, bool is_delta, const ReadScope& scope);
   const FileView* Find(const std::string& file, bool* wanted) const;
   bool IsValues(const std::string& file) const;
   std::string Path(const std::string& file) const { return directory_ + "/" + file; }
@@ -79,6 +82,8 @@ class TableReader {
   std::string directory_;
   std::string table_;
   bool is_delta_;
+  Ownership owned_;
+  bool joins_;
   int64_t dim_;
   int64_t max_rows_;
   std::vector<Column> columns_;  // key, embedding, then the table's slots

@@ -50,6 +50,7 @@ class MemoryEnv : public Env {
     file->reset(new File(&files[path]));
     return Status();
   }
+  Status Join(const std::string& path, std::unique_ptr<WritableFile>* file) override { return Create(path, file); }
   Status Map(const std::string& path, std::unique_ptr<FileView>* view) override {
     const auto found = files.find(path);
     if (found == files.end()) return Status::NotFound(path);
@@ -57,6 +58,7 @@ class MemoryEnv : public Env {
     return Status();
   }
   Status MakeDirectory(const std::string&) override { return Status(); }
+  Status JoinDirectory(const std::string&) override { return Status(); }
   Status SyncDirectory(const std::string&) override { return Status(); }
   Status Rename(const std::string&, const std::string&) override { return Status(); }
   Status Scratch(const std::string& directory, std::unique_ptr<ScratchFile>* file) override {

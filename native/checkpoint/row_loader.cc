@@ -18,7 +18,7 @@ class Loader {
   Loader(Table* table, const RowSource& source, bool replace, const ParallelFor& parallel, bool with_sums,
          const LoadSizes& sizes)
       : has_tier_(table->tier() != nullptr),
-        rows_(table, parallel, replace),
+        rows_(table, parallel, replace, source.owned),
         source_(source),
         replace_(replace),
         parallel_(parallel),

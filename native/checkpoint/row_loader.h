@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "base/ownership.h"
 #include "base/parallel.h"
 #include "base/status.h"
 #include "table/table.h"
@@ -16,6 +17,7 @@ struct RowSource {
   const int64_t* keys;
   int64_t rows;
   std::vector<const FileView*> columns;  // the embedding, then each slot of the table; null: there is none in the files
+  Ownership owned = Ownership();         // rows of other keys are read and summed up, but not inserted
 };
 
 // How much is read at once.

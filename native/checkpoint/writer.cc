@@ -21,20 +21,35 @@ Status CheckSlotName(const std::string& table, const std::string& slot) {
   return Status();
 }
 
-Status WriteDeleted(Env& env, const std::string& directory, const std::vector<int64_t>& keys,
+Status WriteDeleted(Env& env, const std::string& directory, const std::vector<int64_t>& keys, const WriteShare& share,
                     std::vector<CheckpointFile>* files) {
-  ColumnOutput column(kDeletedColumn, sizeof(int64_t), {0, static_cast<int64_t>(keys.size())});
+  const int64_t first = share.before.erased;
+  ColumnOutput column(kDeletedColumn, sizeof(int64_t), {first, first + static_cast<int64_t>(keys.size())},
+                      share.writers);
   MXREC_RETURN_IF_ERROR(column.Open(env, directory));
   ColumnOutput::Part part(&column, 0);
   for (const int64_t key : keys) MXREC_RETURN_IF_ERROR(part.Append(&key));
   MXREC_RETURN_IF_ERROR(part.Flush());
-  return column.Finish(env, directory, {static_cast<int64_t>(keys.size()), sizeof(int64_t)}, files);
+  return column.Finish(env, directory, {share.all.erased, sizeof(int64_t)}, files);
 }
 
 }  // namespace
 
+SnapshotNumbers NumbersOf(Snapshot* snapshot, const ParallelFor& parallel) {
+  snapshot->Prepare(parallel);
+  SnapshotNumbers numbers;
+  for (int s = 0; s < snapshot->table().shards(); ++s) {
+    numbers.rows += snapshot->rows(s);
+    numbers.refused += snapshot->refused(s);
+    numbers.filter_cells += snapshot->filter_cells(s);
+  }
+  numbers.erased = static_cast<int64_t>(snapshot->erased().size());
+  numbers.now = snapshot->now();
+  return numbers;
+}
+
 Status WriteTable(Env& env, Snapshot* snapshot, const std::string& directory, int64_t* rows,
-                  std::vector<CheckpointFile>* files, const ParallelFor& parallel) {
+                  std::vector<CheckpointFile>* files, const ParallelFor& parallel, const WriteShare* shared) {
   const Table& table = snapshot->table();
   const int64_t dim = table.config().dim;
   std::vector<std::string> names = {kKeyColumn, kEmbeddingColumn};
@@ -42,19 +57,21 @@ Status WriteTable(Env& env, Snapshot* snapshot, const std::string& directory, in
     MXREC_RETURN_IF_ERROR(CheckSlotName(table.config().name, slot.name));
     names.push_back(slot.name);
   }
-  snapshot->Prepare(parallel);
-  std::vector<int64_t> starts(1, 0);
+  const SnapshotNumbers own = NumbersOf(snapshot, parallel);
+  const WriteShare share = shared == nullptr ? WriteShare{Writers::kAlone, {}, own} : *shared;
+  std::vector<int64_t> starts(1, share.before.rows);
   for (int s = 0; s < table.shards(); ++s) starts.push_back(starts.back() + snapshot->rows(s));
-  *rows = starts.back();
+  *rows = own.rows;
 
-  MXREC_RETURN_IF_ERROR(env.MakeDirectory(directory));
+  const bool is_alone = share.writers == Writers::kAlone;
+  MXREC_RETURN_IF_ERROR(is_alone ? env.MakeDirectory(directory) : env.JoinDirectory(directory));
   std::deque<ColumnOutput> columns;
   for (const std::string& name : names) {
     const int64_t width = columns.empty() ? sizeof(int64_t) : dim * static_cast<int64_t>(sizeof(float));
-    columns.emplace_back(name, width, starts);
+    columns.emplace_back(name, width, starts, share.writers);
     MXREC_RETURN_IF_ERROR(columns.back().Open(env, directory));
   }
-  HistoryWriter history(*snapshot, starts);
+  HistoryWriter history(*snapshot, starts, share);
   MXREC_RETURN_IF_ERROR(history.Open(env, directory));
 
   // A shard's rows are a part of each column; threads share the shards.
@@ -89,12 +106,12 @@ Status WriteTable(Env& env, Snapshot* snapshot, const std::string& directory, in
 
   files->clear();
   for (size_t c = 0; c < columns.size(); ++c) {
-    std::vector<int64_t> numbers = {*rows, sizeof(int64_t)};
-    if (c > 0) numbers = {*rows, dim, sizeof(float)};
+    std::vector<int64_t> numbers = {share.all.rows, sizeof(int64_t)};
+    if (c > 0) numbers = {share.all.rows, dim, sizeof(float)};
     MXREC_RETURN_IF_ERROR(columns[c].Finish(env, directory, numbers, files));
   }
   MXREC_RETURN_IF_ERROR(history.Finish(env, directory, files));
-  if (!snapshot->all()) MXREC_RETURN_IF_ERROR(WriteDeleted(env, directory, snapshot->erased(), files));
+  if (!snapshot->all()) MXREC_RETURN_IF_ERROR(WriteDeleted(env, directory, snapshot->erased(), share, files));
   return env.SyncDirectory(directory);
 }
 

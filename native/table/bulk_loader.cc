@@ -79,18 +79,21 @@ class BulkLoader::DiskWriter {
   std::vector<char> records_;
 };
 
+int64_t BulkLoader::BucketOf(int64_t key) const {
+  return owned_.Has(key) ? int64_t{table_->ShardOf(HashKey(key))} : kNoBucket;
+}
+
 template <typename Fn>
 Status BulkLoader::InsertByShard(const int64_t* keys, int64_t n, Fn fn) {
   if (n > UINT32_MAX) return Status::ResourceExhausted("a table cannot hold more than 4 billion rows");
   const int shards = table_->shards();
   std::vector<uint32_t> order;
   const std::vector<int64_t> starts = Deal(
-      n, shards, parallel_, [&](int64_t i) { return int64_t{table_->ShardOf(HashKey(keys[i]))}; },
-      [&](int64_t count) { order.resize(count); },
+      n, shards, parallel_, [&](int64_t i) { return BucketOf(keys[i]); }, [&](int64_t count) { order.resize(count); },
       [&](int64_t i, int64_t place) { order[place] = static_cast<uint32_t>(i); });
 
   const int64_t cost = 100 * (n / shards + 1);
-  std::atomic<int64_t> missing{n};
+  std::atomic<int64_t> missing{starts[shards]};
   parallel_.Run(replace_ ? shards : 0, cost, [&](int64_t begin, int64_t end) {
     for (int64_t s = begin; s < end; ++s) {
       Table::Shard& shard = table_->shards_[s];
@@ -123,9 +126,8 @@ Status BulkLoader::InsertByShard(const int64_t* keys, int64_t n, Fn fn) {
 
 Status BulkLoader::Reserve(const int64_t* keys, int64_t n) {
   const int shards = table_->shards();
-  const std::vector<int64_t> starts = Deal(
-      n, shards, parallel_, [&](int64_t i) { return int64_t{table_->ShardOf(HashKey(keys[i]))}; }, [](int64_t) {},
-      [](int64_t, int64_t) {});
+  const std::vector<int64_t> starts =
+      Deal(n, shards, parallel_, [&](int64_t i) { return BucketOf(keys[i]); }, [](int64_t) {}, [](int64_t, int64_t) {});
   Failure failure;
   parallel_.Run(shards, 10 * (n / shards + 1), [&](int64_t begin, int64_t end) {
     for (int64_t s = begin; s < end && !failure.failed(); ++s) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "base/ownership.h"
 #include "base/parallel.h"
 #include "base/status.h"
 #include "table/table.h"
@@ -13,9 +14,9 @@ namespace mxrec {
 class BulkLoader {
  public:
   // A key that has a row already, or comes twice, is AlreadyExists; with `replace` it loses what it had, and must not
-  // come twice.
-  BulkLoader(Table* table, const ParallelFor& parallel, bool replace = false)
-      : table_(table), parallel_(parallel), replace_(replace) {}
+  // come twice. Keys that are not `owned` are passed over.
+  BulkLoader(Table* table, const ParallelFor& parallel, bool replace = false, Ownership owned = Ownership())
+      : table_(table), parallel_(parallel), replace_(replace), owned_(owned) {}
 
   // Makes room in the index for these keys, none of which has a row: they can then be inserted part by part without its
   // growing from part to part.
@@ -27,9 +28,9 @@ class BulkLoader {
   Status Insert(const int64_t* keys, const float* const* columns, int64_t n);
 
   // Insert in two halves, so that the columns need not be there all at once: Place gives the rows, all in memory, their
-  // places, and Fill gives each of them its content; until then that is unspecified. After a failure, rows without a
-  // place have kNoPlace, which Fill passes over. Fill may run in several threads, for different rows.
-  // REQUIRES: the table has no disk tier.
+  // places, and Fill gives each of them its content; until then that is unspecified. Rows without a place, whose keys
+  // are not owned or that a failure kept from it, have kNoPlace, which Fill passes over. Fill may run in several
+  // threads, for different rows. REQUIRES: the table has no disk tier.
   static constexpr uint32_t kNoPlace = UINT32_MAX;
   Status Place(const int64_t* keys, int64_t n, uint32_t* places);
   void Fill(const int64_t* keys, const uint32_t* places, const float* const* columns, int64_t n) const;
@@ -48,10 +49,13 @@ class BulkLoader {
   // Fills in the i-th of these rows.
   void FillRow(const int64_t* keys, const float* const* columns, int64_t i, float* row) const;
   Status HasRow(int64_t key) const;
+  // The shard of a key; kNoBucket if it is not owned.
+  int64_t BucketOf(int64_t key) const;
 
   Table* table_;
   const ParallelFor& parallel_;
   const bool replace_;
+  const Ownership owned_;
 };
 
 }  // namespace mxrec

@@ -17,6 +17,13 @@ constexpr int64_t kUnit = 2048;
 template <bool kPooled, typename Fn>
 void ForEachRow(const EmbedItem& item, int64_t from, int64_t to, Fn fn) {
   const int64_t first = item.feature->first;
+  for (int64_t i = from; item.rows != nullptr && i < to; ++i) {
+    if (i + kBlock < to) __builtin_prefetch(item.rows[item.plan.key_at(first + i + kBlock)]);
+    const int64_t u = item.plan.key_at(first + i);
+    const bool is_absent = kPooled ? (item.handles[u] & kFrozen) != 0 : item.handles[u] == kNoRow;
+    fn(i, is_absent ? nullptr : item.rows[u]);
+  }
+  if (item.rows != nullptr) return;
   int64_t handles[2][kBlock];
   auto request = [&](int64_t begin, int64_t* block) {
     const int64_t n = std::min(kBlock, to - begin);

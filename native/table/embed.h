@@ -20,6 +20,8 @@ struct EmbedItem {
   int64_t bag;             // positions per row of the output; 1: no pooling. Divides feature->size
   float* out;              // feature->size / bag rows of dim floats,
   int64_t stride;          // this many floats apart: the features of a batch may lie side by side in one matrix
+  // [U]: the rows of the keys that have one, where they are not the table's own (exchange/ranked_lookup.h).
+  const float* const* rows = nullptr;
 };
 
 // Keys without a row count as zeros, and so do padding keys in a bag. The rows of a bag are added by SumBag

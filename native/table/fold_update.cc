@@ -4,26 +4,18 @@
 #include <mutex>
 
 #include "table/gradient_span.h"
+#include "table/requests.h"
 #include "update/finite.h"
 
 namespace mxrec {
 namespace {
 
-// Rows and first gradients are requested from memory a few keys at a time, up to 16 keys and 4 KiB of rows ahead. Fewer
-// at a time: their searches for pages wait for each other (one by one: 1.3 to 1.5 times as long); more: they come too
-// early or all at once (8: 1.0 to 1.6 times).
-constexpr int64_t kGroup = 4;
-int64_t AheadOf(const Table& table, const Rule& rule) {
-  const int64_t bytes = table.config().dim * (1 + rule.slots) * static_cast<int64_t>(sizeof(float));
-  return std::max<int64_t>(1, std::min<int64_t>(16, 4096 / bytes) / kGroup) * kGroup;
-}
-
-// Calls use(u, handle, gradient) for each of the keys [from, to) that has a row to be updated, with its summed
-// gradient. request(begin, n) is called a little earlier, to request from memory what is needed for some keys. Inlined
-// by force: as a function of its own it made the update of 100,000 different keys 4 % slower.
-template <typename Request, typename Use>
-[[gnu::always_inline]] inline void FoldKeys(const FoldUpdateItem& item, int64_t from, int64_t to, int64_t ahead,
-                                            Request request, Use use) {
+// Calls use(i, handle, gradient) for i in [from, to) if key key_of(i) has a row to be updated, with its summed
+// gradient. request(begin, n) is called a little earlier, to request from memory what is needed for some of them.
+// Inlined by force: as a function of its own it made the update of 100,000 different keys 4 % slower.
+template <typename KeyOf, typename Request, typename Use>
+[[gnu::always_inline]] inline void FoldKeys(const FoldUpdateItem& item, int64_t from, int64_t to, KeyOf key_of,
+                                            int64_t ahead, Request request, Use use) {
   const int64_t dim = item.table->config().dim;
   // Sums: of the feature at hand, and of those before it. Adding whole features to each other is what TensorFlow does
   // with folded gradients, so both ways give the same bits.
@@ -31,9 +23,9 @@ template <typename Request, typename Use>
   float *part = scratch.data(), *totals[2] = {part + dim, part + 2 * dim};
   std::vector<const float*> rows;
   request(from, ahead);
-  for (int64_t u = from; u < to; ++u) {
-    if ((u - from) % kGroup == 0 && u + ahead < to) request(u + ahead, kGroup);
-    const int64_t handle = item.handles[u];
+  for (int64_t i = from; i < to; ++i) {
+    if ((i - from) % kRequested == 0 && i + ahead < to) request(i + ahead, kRequested);
+    const int64_t u = key_of(i), handle = item.handles[u];
     if (handle == kNoRow || (handle & kFrozen) != 0) continue;
     const float* gradient = nullptr;
     int next = 0;
@@ -56,27 +48,34 @@ template <typename Request, typename Use>
       }
       gradient = sum;
     }
-    if (gradient != nullptr) use(u, handle, gradient);
+    if (gradient != nullptr) use(i, handle, gradient);
   }
+}
+
+// The keys in their own order.
+constexpr auto kEach = [](int64_t u) { return u; };
+
+// Requests the gradient of a key's first position, if the feature has that.
+[[gnu::always_inline]] inline void RequestGradient(const TablePlan& plan, const FeatureGradient& first, int64_t dim,
+                                                   int64_t u) {
+  const int32_t position = plan.positions[plan.offsets[u]];
+  if (position < first.feature->first || position >= first.feature->first + first.feature->size) return;
+  const float* gradient = first.row(position);
+  for (int64_t j = 0; j < dim; j += 16) __builtin_prefetch(gradient + j);
 }
 
 template <bool kSkipNonfinite>
 void FoldUpdateKeys(const FoldUpdateItem& item, const Rule& rule, const float* hyper, int64_t from, int64_t to) {
   const int64_t dim = item.table->config().dim;
   const FeatureGradient& first = item.gradients.front();
-  const int64_t ahead = AheadOf(*item.table, rule);
+  const int64_t ahead = RequestedAhead(*item.table, rule);
   auto request = [&](int64_t begin, int64_t n) {
     const int64_t end = std::min(to, begin + n);
     item.table->PrefetchForUpdate(item.handles + begin, end - begin, rule);
-    for (int64_t u = begin; u < end; ++u) {
-      const int32_t position = item.plan.positions[item.plan.offsets[u]];
-      if (position < first.feature->first || position >= first.feature->first + first.feature->size) continue;
-      const float* gradient = first.row(position);
-      for (int64_t j = 0; j < dim; j += 16) __builtin_prefetch(gradient + j);
-    }
+    for (int64_t u = begin; u < end; ++u) RequestGradient(item.plan, first, dim, u);
   };
   int64_t skipped = 0;
-  FoldKeys(item, from, to, ahead, request,
+  FoldKeys(item, from, to, kEach, ahead, request,
            [&](int64_t, int64_t handle, const float* gradient) __attribute__((always_inline)) {
              if (kSkipNonfinite && !IsFinite(gradient, dim)) {
                ++skipped;
@@ -135,7 +134,7 @@ Status CheckSums(const std::vector<FoldUpdateItem>& items, const ParallelFor& pa
   ForAllKeys(items, 0, parallel, [&](size_t i, int64_t from, int64_t to) {
     const FoldUpdateItem& item = items[i];
     NonfiniteRows mine;
-    FoldKeys(item, from, to, kGroup, request_nothing, [&](int64_t u, int64_t, const float* gradient) {
+    FoldKeys(item, from, to, kEach, kRequested, request_nothing, [&](int64_t u, int64_t, const float* gradient) {
       ++mine.rows;
       if (IsFinite(gradient, item.table->config().dim)) return;
       mine.Add({0, 1, item.plan.positions[item.plan.offsets[u]], u});
@@ -149,20 +148,35 @@ Status CheckSums(const std::vector<FoldUpdateItem>& items, const ParallelFor& pa
     items[i].table->CountNonfinite(found[i].count);
     if (!status.ok()) continue;
     const int64_t first = found[i].first;
-    FoldKeys(items[i], first, first + 1, kGroup, request_nothing, [&](int64_t u, int64_t, const float* gradient) {
-      status = NonfiniteError(*items[i].table, items[i].plan.keys[u], gradient, found[i]);
-    });
+    FoldKeys(items[i], first, first + 1, kEach, kRequested, request_nothing,
+             [&](int64_t u, int64_t, const float* gradient) {
+               status = NonfiniteError(*items[i].table, items[i].plan.keys[u], gradient, found[i]);
+             });
   }
   return status;
 }
 
 }  // namespace
 
+Status CheckFiniteSums(const std::vector<FoldUpdateItem>& items, const ParallelFor& parallel) {
+  return AreSumsSurelyFinite(items, parallel) ? Status() : CheckSums(items, parallel);
+}
+
+void FoldKeysInto(const FoldUpdateItem& item, const int32_t* keys, int64_t n, float* const* out) {
+  const int64_t dim = item.table->config().dim;
+  constexpr int64_t kAhead = 4 * kRequested;
+  const auto request = [&](int64_t begin, int64_t count) {
+    const int64_t end = std::min(n, begin + count);
+    for (int64_t i = begin; i < end; ++i) RequestGradient(item.plan, item.gradients.front(), dim, keys[i]);
+  };
+  FoldKeys(
+      item, 0, n, [keys](int64_t i) { return int64_t{keys[i]}; }, kAhead, request,
+      [&](int64_t i, int64_t, const float* gradient) { std::copy_n(gradient, dim, out[i]); });
+}
+
 Status FoldUpdate(const std::vector<FoldUpdateItem>& items, const Rule& rule, const float* hyper, Nonfinite mode,
                   const ParallelFor& parallel) {
-  if (mode == Nonfinite::kError && !AreSumsSurelyFinite(items, parallel)) {
-    MXREC_RETURN_IF_ERROR(CheckSums(items, parallel));
-  }
+  if (mode == Nonfinite::kError) MXREC_RETURN_IF_ERROR(CheckFiniteSums(items, parallel));
   ForAllKeys(items, rule.slots, parallel, [&](size_t i, int64_t from, int64_t to) {
     if (mode == Nonfinite::kSkip) {
       FoldUpdateKeys<true>(items[i], rule, hyper, from, to);

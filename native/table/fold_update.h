@@ -30,4 +30,11 @@ struct FoldUpdateItem {
 Status FoldUpdate(const std::vector<FoldUpdateItem>& items, const Rule& rule, const float* hyper, Nonfinite mode,
                   const ParallelFor& parallel);
 
+// InvalidArgument as of FoldUpdate with kError, without an update.
+Status CheckFiniteSums(const std::vector<FoldUpdateItem>& items, const ParallelFor& parallel);
+
+// Writes the summed gradient of key keys[i] to out[i], `dim` floats, for n keys. REQUIRES: each has a row that is not
+// frozen, and a position in one of the features.
+void FoldKeysInto(const FoldUpdateItem& item, const int32_t* keys, int64_t n, float* const* out);
+
 }  // namespace mxrec

@@ -7,9 +7,8 @@
 #include "table/embed.h"
 
 namespace mxrec {
-namespace {
 
-Status CheckPart(const LookupTable& lookup, const TablePlan& part, bool grouped) {
+Status CheckLookup(const LookupTable& lookup, const TablePlan& part, bool grouped) {
   const std::string who = "table '" + lookup.table->config().name + "': ";
   if (part.is_grouped() != grouped) {
     return Status::InvalidArgument(who + "the batch was prepared for " + (grouped ? "evaluation" : "training") +
@@ -25,8 +24,6 @@ Status CheckPart(const LookupTable& lookup, const TablePlan& part, bool grouped)
   return Status();
 }
 
-}  // namespace
-
 Status Lookup(const Plan& plan, bool grouped, const std::vector<LookupTable>& tables,
               const std::vector<LookupFeature>& features, const ParallelFor& parallel) {
   std::vector<CommitItem> commits;
@@ -34,7 +31,7 @@ Status Lookup(const Plan& plan, bool grouped, const std::vector<LookupTable>& ta
   for (const LookupTable& lookup : tables) {
     if (lookup.table == nullptr) continue;
     const TablePlan& part = plan.tables()[lookup.in_plan];
-    MXREC_RETURN_IF_ERROR(CheckPart(lookup, part, grouped));
+    MXREC_RETURN_IF_ERROR(CheckLookup(lookup, part, grouped));
     CommitItem commit{lookup.table, part, lookup.handles, lookup.insert, {}, lookup.use};
     const TableConfig& config = lookup.table->config();
     commit.skips_padding = lookup.insert && !lookup.pads && !config.padding_keys.empty();

@@ -32,6 +32,10 @@ struct LookupFeature {
   int64_t stride;  // this many floats apart: features may lie side by side in one matrix
 };
 
+// InvalidArgument unless the table's part of a plan is grouped as `grouped` says, and has no more keys than its
+// capacity.
+Status CheckLookup(const LookupTable& lookup, const TablePlan& part, bool grouped);
+
 // InvalidArgument, and nothing is inserted or counted, if a table of the plan is grouped and `grouped` is false or the
 // reverse, has more keys than its capacity, or if the plan is damaged; otherwise as Commit.
 Status Lookup(const Plan& plan, bool grouped, const std::vector<LookupTable>& tables,

@@ -1,5 +1,7 @@
 #include "table/preparer.h"
 
+#include <algorithm>
+
 namespace mxrec {
 namespace {
 
@@ -58,8 +60,14 @@ Status Preparer::Prepare(const Tables& tables, const Ids& ids, std::vector<Featu
     const TablePlan& part = plan.tables()[t];
     const int64_t from = part.unit_begin(unit), n = part.unit_end(unit) - from;
     int64_t* hints = writer.hints(words, t) + from;
-    writer.seals(words, t)[unit] = grouped ? tables[t]->Hint(static_cast<int>(unit), part.keys + from, n, hints)
-                                           : tables[t]->HintAny(part.keys + from, n, hints);
+    int64_t* seal = writer.seals(words, t) + unit;
+    if (!finds_rows_) {
+      std::fill_n(hints, n, -1);
+      *seal = 0;
+      return;
+    }
+    *seal = grouped ? tables[t]->Hint(static_cast<int>(unit), part.keys + from, n, hints)
+                    : tables[t]->HintAny(part.keys + from, n, hints);
   });
   std::lock_guard<std::mutex> lock(mutex_);
   scratch_.push_back(std::move(groupings));

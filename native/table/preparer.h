@@ -24,6 +24,9 @@ class Preparer {
   // Returns where the words of the plan go; nullptr if there is no memory for them.
   using Allocate = std::function<int64_t*(int64_t words)>;
 
+  // Without `finds_rows` its plans hold no hints: the search is in vain where other ranks have the rows.
+  explicit Preparer(bool finds_rows = true) : finds_rows_(finds_rows) {}
+
   // `grouped`: the batch may be trained on. InvalidArgument if it holds 2^31 ids of a table or more. REQUIRES: always
   // the same number of tables.
   Status Prepare(const Tables& tables, const Ids& ids, std::vector<FeaturePlan> features, TimeSpan times, bool grouped,
@@ -33,6 +36,7 @@ class Preparer {
   using Groupings = std::vector<Grouping>;
   std::unique_ptr<Groupings> TakeScratch(size_t tables);
 
+  const bool finds_rows_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Groupings>> scratch_;
 };

@@ -61,7 +61,8 @@ Snapshot::~Snapshot() {
 }
 
 void Snapshot::Prepare(const ParallelFor& parallel) {
-  if (all_) return;  // known since it was taken
+  if (all_ || is_prepared_) return;  // of all rows, known since it was taken
+  is_prepared_ = true;
   const int64_t cost = 10 * (1 + table_rows_ / table_->shards());
   parallel.Run(table_->shards(), cost, [&](int64_t begin, int64_t end) {
     for (int64_t shard = begin; shard < end; ++shard) {

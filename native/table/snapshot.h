@@ -39,7 +39,7 @@ class Snapshot {
   int64_t now() const { return now_; }
   const Tracking& tracking() const { return tracking_; }
 
-  // Finds out the numbers below.
+  // Finds out the numbers below. Repeating it changes nothing.
   void Prepare(const ParallelFor& parallel);
   int64_t rows(int shard) const { return rows_[shard]; }
   int64_t refused(int shard) const { return refused_[shard]; }
@@ -93,6 +93,7 @@ class Snapshot {
 
   std::shared_ptr<Table> table_;
   bool all_;
+  bool is_prepared_ = false;
   int64_t moment_ = Changes::kNoMoment;
   int64_t table_rows_ = 0;
   int64_t now_ = 0;

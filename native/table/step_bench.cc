@@ -5,23 +5,16 @@
 // beforehand.
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <map>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "base/hash.h"
 #include "batch/fold.h"
 #include "batch/grouping.h"
-#include "table/bulk_loader.h"
+#include "table/bench_workloads.h"
 #include "table/commit.h"
 #include "table/embed.h"
 #include "table/fold_update.h"
@@ -29,17 +22,11 @@
 namespace mxrec {
 namespace {
 
+using namespace bench_workloads;  // NOLINT(build/namespaces): written for benchmarks
+
 constexpr int kThreads = 2;
 constexpr int kBatches = 32;
 constexpr int kRounds = 4;
-
-double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-void Require(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.message().c_str());
-  std::exit(1);
-}
 
 // Threads that wait for work by spinning, so that a stage's time is its own.
 class Pool : public ParallelFor {
@@ -82,88 +69,10 @@ class Pool : public ParallelFor {
   std::vector<std::thread> threads_;
 };
 
-struct Workload {
-  const char* name;
-  int tables;
-  int64_t rows;
-  int64_t ids;  // per table and batch
-  int64_t dim;
-  double skew;  // of Zipf's law; 0: uniform
-  int64_t bag;
-  bool is_tracked;  // keys are counted and dated
-};
-constexpr Workload kWorkloads[] = {{"w1", 26, 1000000, 4096, 16, 1.05, 1, false},
-                                   {"w1-tracked", 26, 1000000, 4096, 16, 1.05, 1, true},
-                                   {"w2", 1, 10000000, 163840, 64, 1.05, 20, false},
-                                   {"w3", 1, 10000000, 100000, 32, 0, 1, false}};
-
-int64_t KeyOf(int table, int64_t i) {
-  return static_cast<int64_t>(Mix64(static_cast<uint64_t>(i) + (static_cast<uint64_t>(table) << 40)));
-}
-
-// Draws row numbers; the most frequent ones lie anywhere in the table.
-class Draw {
- public:
-  explicit Draw(const Workload& w) : rows_(w.rows) {
-    if (w.skew == 0) return;
-    double sum = 0;
-    for (int64_t i = 1; i <= w.rows; ++i) cumulated_.push_back(sum += std::pow(static_cast<double>(i), -w.skew));
-  }
-  int64_t operator()() {
-    if (cumulated_.empty()) return static_cast<int64_t>(random_() % rows_);
-    const double u = static_cast<double>(random_() >> 11) * 0x1p-53 * cumulated_.back();
-    const int64_t rank = std::lower_bound(cumulated_.begin(), cumulated_.end(), u) - cumulated_.begin();
-    return static_cast<int64_t>(static_cast<uint64_t>(rank) * 2654435761u % rows_);
-  }
-
- private:
-  int64_t rows_;
-  std::vector<double> cumulated_;
-  std::mt19937_64 random_{7};
-};
-
-struct Stages {
-  std::map<std::string, std::vector<double>> seconds;
-  std::vector<std::string> order;
-  void Time(const std::string& name, const std::function<void()>& fn) {
-    const double start = Now();
-    fn();
-    if (seconds.find(name) == seconds.end()) order.push_back(name);
-    seconds[name].push_back(Now() - start);
-  }
-};
-
 void Run(const Workload& w) {
   const Pool parallel;
-  std::vector<std::shared_ptr<Table>> tables(w.tables);
-  for (int t = 0; t < w.tables; ++t) {
-    TableConfig config;
-    config.name = "t" + std::to_string(t);
-    config.dim = static_cast<int>(w.dim);
-    config.max_rows = w.rows;
-    config.initializer.kind = InitializerSpec::Kind::kUniform;
-    config.initializer.a = -0.05f;
-    config.initializer.b = 0.05f;
-    Require(Table::Create(config, &tables[t]));
-    Require(tables[t]->SetSlots({{"momentum", 0.0f}, {"velocity", 0.0f}}));
-    if (w.is_tracked) Require(tables[t]->Track({1, 86400, 1, 0}));
-    constexpr int64_t kChunk = 1 << 18;
-    std::vector<int64_t> keys;
-    for (int64_t from = 0; from < w.rows; from += kChunk) {
-      keys.clear();
-      for (int64_t i = from; i < std::min(w.rows, from + kChunk); ++i) keys.push_back(KeyOf(t, i));
-      const float* columns[3] = {nullptr, nullptr, nullptr};
-      Require(BulkLoader(tables[t].get(), parallel).Insert(keys.data(), columns, static_cast<int64_t>(keys.size())));
-    }
-  }
-  Draw draw(w);
-  std::vector<std::vector<std::vector<int64_t>>> ids(kBatches);
-  for (auto& batch : ids) {
-    batch.resize(w.tables);
-    for (int t = 0; t < w.tables; ++t) {
-      for (int64_t i = 0; i < w.ids; ++i) batch[t].push_back(KeyOf(t, draw()));
-    }
-  }
+  const std::vector<std::shared_ptr<Table>> tables = TablesOf(w, [](int64_t) { return true; }, parallel);
+  const Batches ids = BatchesOf(w, kBatches);
   const Rule& rule = *FindRule("lazy_adam");
   const float hyper[] = {1e-3f, 0.9f, 0.999f, 1e-8f};
   Stages stages;
@@ -288,15 +197,7 @@ void Run(const Workload& w) {
   const double all = static_cast<double>(w.tables) * static_cast<double>(w.ids);
   std::printf("%s: %.0f ids, %.0f distinct keys a batch, %d threads\n", w.name, all, static_cast<double>(keys),
               kThreads);
-  double total = 0;
-  for (const std::string& name : stages.order) {
-    std::vector<double>& s = stages.seconds[name];
-    std::sort(s.begin(), s.end());
-    const double median = s[s.size() / 2];
-    if (name[0] != '(') total += median;
-    std::printf("  %-18s %7.2f ms  (fastest tenth %.2f)  %6.1f ns/id\n", name.c_str(), median * 1e3,
-                s[s.size() / 10] * 1e3, median * 1e9 / all);
-  }
+  const double total = stages.Print(all);
   std::printf("  %-18s %7.2f ms, %.1f million ids/s\n", "all", total * 1e3, all / total / 1e6);
 }
 

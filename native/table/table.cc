@@ -221,10 +221,12 @@ void Table::ResolveAny(const int64_t* keys, const int64_t* hints, int64_t n, int
 
 Status Table::Claim(int64_t n) {
   int64_t before = size_.load(std::memory_order_relaxed);
+  const int64_t elsewhere = this->elsewhere();
   do {  // not add and take back: a claim that fails must not make another one fail meanwhile
-    if (config_.max_rows > 0 && n > config_.max_rows - before) {
+    if (config_.max_rows > 0 && n > config_.max_rows - elsewhere - before) {
       return Status::ResourceExhausted(
-          "table '" + config_.name + "' is full: it holds " + std::to_string(before) + " rows, and " +
+          "table '" + config_.name + "' is full: it holds " + std::to_string(before + elsewhere) + " rows" +
+          (elsewhere == 0 ? "" : ", " + std::to_string(elsewhere) + " of them on other ranks") + ", and " +
           std::to_string(n) + " new keys come; its limit (device_vocabulary_size + host_vocabulary_size" +
           (tier_ == nullptr ? "" : " + ssd_vocabulary_size") + ") is " + std::to_string(config_.max_rows) +
           " rows. Raise " + (tier_ == nullptr ? "device_vocabulary_size" : "ssd_vocabulary_size") +

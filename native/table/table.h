@@ -34,6 +34,8 @@
 #include "table/history.h"
 #include "table/initializer.h"
 #include "table/key_index.h"
+#include "table/row_groups.h"
+#include "table/row_keys.h"
 #include "table/tier.h"
 #include "update/rule.h"
 
@@ -268,6 +270,22 @@ class Table {
   // Rows that updates have not applied because their gradients were not finite (nonfinite.h), since creation.
   int64_t nonfinite() const { return nonfinite_.load(std::memory_order_relaxed); }
   void CountNonfinite(int64_t n) { nonfinite_.fetch_add(n, std::memory_order_relaxed); }
+  // What the summed gradients of one of several ranks are multiplied by before they go to the owners of the rows.
+  float gradient_scale() const { return gradient_scale_.load(std::memory_order_relaxed); }
+  void SetGradientScale(float scale) { gradient_scale_.store(scale, std::memory_order_relaxed); }
+  // Makes it a table that each of several ranks holds whole. REQUIRES: it is empty.
+  void Replicate() { row_keys_ = std::make_unique<RowKeys>(); }
+  bool is_replicated() const { return row_keys_ != nullptr; }
+  // The keys of rows that batches have looked up. REQUIRES: is_replicated().
+  RowKeys& row_keys() { return *row_keys_; }
+
+  // Keeps what is known of handles that were given out until they come back with gradients; the latest alone.
+  void KeepGroups(std::shared_ptr<const RowGroups> groups) { std::atomic_store(&groups_, std::move(groups)); }
+  std::shared_ptr<const RowGroups> TakeGroups() { return std::atomic_exchange(&groups_, {}); }
+  // Of one of several ranks that share the table: the rows that the others have, as of the latest lookup. They count
+  // towards its limit.
+  int64_t elsewhere() const { return elsewhere_.load(std::memory_order_relaxed); }
+  void SetElsewhere(int64_t rows) { elsewhere_.store(rows, std::memory_order_relaxed); }
   // Lives of keys since creation, and how many of them have got no row (history.h): seen = inserted + refused.
   struct Lives {
     int64_t seen;
@@ -413,6 +431,10 @@ class Table {
   std::atomic<int64_t> erased_{0};
   std::atomic<int64_t> mutations_{0};
   std::atomic<int64_t> nonfinite_{0};
+  std::atomic<float> gradient_scale_{1};
+  std::atomic<int64_t> elsewhere_{0};
+  std::unique_ptr<RowKeys> row_keys_;
+  std::shared_ptr<const RowGroups> groups_;
   // The tag of handles without a disk tier; changes whenever a key loses its row.
   std::atomic<int64_t> generation_{0};
 };

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/parallel.h"
 #include "base/status.h"
+#include "table/gradient_span.h"
 #include "table/nonfinite.h"
 #include "table/table.h"
 #include "update/rule.h"
@@ -21,5 +23,20 @@ Status UpdateRows(Table* table, const Rule& rule, const float* hyper, const int6
 // there are 2^31 gradients or more.
 Status UpdateRepeatedRows(Table* table, const Rule& rule, const float* hyper, const int64_t* handles,
                           const float* gradient, int64_t n, Nonfinite mode, const ParallelFor& parallel);
+
+// InvalidArgument as of UpdateRows with kError, without an update.
+Status CheckFiniteRows(Table* table, const int64_t* handles, const float* gradient, int64_t n,
+                       const ParallelFor& parallel);
+
+// Gradients of rows of a table.
+struct RepeatedRows {
+  Table* table;
+  std::vector<int64_t> handles;
+  std::vector<GradientSpan> gradients;  // as many rows of `dim` floats, in the order of the handles
+};
+
+// Does what UpdateRepeatedRows does for several tables: none of them is changed if a sum is not finite in any.
+Status UpdateAllRepeatedRows(const std::vector<RepeatedRows>& all, const Rule& rule, const float* hyper, Nonfinite mode,
+                             const ParallelFor& parallel);
 
 }  // namespace mxrec

@@ -30,6 +30,8 @@ absl::Status ToTensorFlow(const Status& status) {
     case Status::Code::kIoError:
       // Not Unavailable, which a MonitoredTrainingSession takes for a lost worker: it would begin anew, for ever.
       return absl::UnknownError(m);
+    case Status::Code::kOutOfRange:
+      return absl::OutOfRangeError(m);
   }
   return absl::InternalError(m);
 }

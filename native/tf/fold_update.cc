@@ -3,7 +3,9 @@
 #include "table/fold_update.h"
 
 #include "batch/plan_check.h"
+#include "exchange/ranked_update.h"
 #include "tf/border.h"
+#include "tf/ranked_kernel.h"
 
 namespace mxrec {
 namespace {
@@ -26,9 +28,10 @@ REGISTER_OP("MxrecFoldUpdate")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext*) { return absl::OkStatus(); });
 
-class FoldUpdateOp : public Kernel {
+// What the op was told, and how its inputs are read.
+class FoldUpdateWork {
  public:
-  explicit FoldUpdateOp(OpKernelConstruction* c) : Kernel(c) {
+  explicit FoldUpdateWork(OpKernelConstruction* c) {
     std::string rule;
     OP_REQUIRES_OK(c, c->GetAttr("tables", &tables_));
     OP_REQUIRES_OK(c, c->GetAttr("table_in_plan", &table_in_plan_));
@@ -50,51 +53,64 @@ class FoldUpdateOp : public Kernel {
     }
   }
 
-  void Work(OpKernelContext* c) override {
+  const Rule& rule() const { return *rule_; }
+  Nonfinite nonfinite() const { return nonfinite_; }
+
+  // One run. The tables live as long as it does.
+  struct Inputs {
     Plan plan;
-    OP_REQUIRES_OK(c, ParsePlan(c->input(0), &plan));
+    std::vector<std::shared_ptr<Table>> tables;
+    std::vector<FoldUpdateItem> items;
+    const float* hyper = nullptr;
+  };
+
+  // Reads and checks everything but the handles.
+  absl::Status Read(OpKernelContext* c, Inputs* inputs) const {
+    Plan& plan = inputs->plan;
+    TF_RETURN_IF_ERROR(ParsePlan(c->input(0), &plan));
     OpInputList handles, gradients;
-    OP_REQUIRES_OK(c, c->input_list("handles", &handles));
-    OP_REQUIRES_OK(c, c->input_list("gradients", &gradients));
+    TF_RETURN_IF_ERROR(c->input_list("handles", &handles));
+    TF_RETURN_IF_ERROR(c->input_list("gradients", &gradients));
     const auto hyper = c->input(c->num_inputs() - 1).flat<float>();
-    OP_REQUIRES(c,
-                handles.size() == static_cast<int>(tables_.size()) &&
-                    gradients.size() == static_cast<int>(table_of_gradient_.size()),
-                absl::InvalidArgumentError("one handles tensor per table and one gradient per feature are needed"));
-    std::vector<std::shared_ptr<Table>> tables(tables_.size());
-    std::vector<FoldUpdateItem> items(tables_.size());
+    inputs->hyper = hyper.data();
+    if (handles.size() != static_cast<int>(tables_.size()) ||
+        gradients.size() != static_cast<int>(table_of_gradient_.size())) {
+      return absl::InvalidArgumentError("one handles tensor per table and one gradient per feature are needed");
+    }
+    std::vector<std::shared_ptr<Table>>& tables = inputs->tables;
+    std::vector<FoldUpdateItem>& items = inputs->items;
+    tables.resize(tables_.size());
+    items.resize(tables_.size());
     for (size_t t = 0; t < tables_.size(); ++t) {
-      OP_REQUIRES_OK(c, FindTable(tables_[t], &tables[t]));
-      OP_REQUIRES_OK(c, ToTensorFlow(plan.CheckTable(table_in_plan_[t], tables_[t], tables[t]->shards())));
-      OP_REQUIRES_OK(c, CheckRule(*rule_, *tables[t], hyper, nonfinite_));
+      TF_RETURN_IF_ERROR(FindTable(tables_[t], &tables[t]));
+      TF_RETURN_IF_ERROR(ToTensorFlow(plan.CheckTable(table_in_plan_[t], tables_[t], tables[t]->shards())));
+      TF_RETURN_IF_ERROR(CheckRule(*rule_, *tables[t], hyper, nonfinite_));
       const TablePlan& part = plan.tables()[table_in_plan_[t]];
-      OP_REQUIRES(c, part.is_grouped(), absl::InvalidArgumentError("a batch that trains must be grouped"));
+      if (!part.is_grouped()) return absl::InvalidArgumentError("a batch that trains must be grouped");
       const auto these = handles[t].flat<int64_t>();
-      OP_REQUIRES(c, these.size() == part.keys_size,
-                  absl::InvalidArgumentError("table '" + tables_[t] + "': one address per key is needed: " +
-                                             std::to_string(part.keys_size) + ", got " + std::to_string(these.size())));
-      OP_REQUIRES_OK(c, ToTensorFlow(tables[t]->CheckHandles(these.data(), these.size())));
+      if (these.size() != part.keys_size) {
+        return absl::InvalidArgumentError("table '" + tables_[t] + "': one address per key is needed: " +
+                                          std::to_string(part.keys_size) + ", got " + std::to_string(these.size()));
+      }
       items[t] = {tables[t].get(), part, these.data(), {}};
     }
     for (size_t g = 0; g < table_of_gradient_.size(); ++g) {
       FoldUpdateItem& item = items[table_of_gradient_[g]];
       const FeaturePlan* feature = nullptr;
-      OP_REQUIRES_OK(
-          c, ToTensorFlow(plan.FindFeature(feature_of_gradient_[g], table_in_plan_[table_of_gradient_[g]], &feature)));
+      TF_RETURN_IF_ERROR(
+          ToTensorFlow(plan.FindFeature(feature_of_gradient_[g], table_in_plan_[table_of_gradient_[g]], &feature)));
       FeatureGradient gradient;
       const Pooling pooling = pooled_[g] != 0 ? Pooling::kSum : Pooling::kNone;
-      OP_REQUIRES_OK(c,
-                     ReadGradient(gradients[g], *feature, item.table->config().dim, pooling, columns_[g], &gradient));
+      TF_RETURN_IF_ERROR(
+          ReadGradient(gradients[g], *feature, item.table->config().dim, pooling, columns_[g], &gradient));
       item.gradients.push_back(gradient);
     }
-    for (const FoldUpdateItem& item : items) {
-      OP_REQUIRES(c, !item.gradients.empty(), absl::InvalidArgumentError("a table without a gradient"));
-    }
-    const PoolFor pool(c);
     std::vector<PlanRead> reads;
-    for (const FoldUpdateItem& item : items) reads.push_back({&item.plan, true});
-    OP_REQUIRES_OK(c, ToTensorFlow(CheckContents(reads, pool)));
-    OP_REQUIRES_OK(c, ToTensorFlow(FoldUpdate(items, *rule_, hyper.data(), nonfinite_, pool)));
+    for (const FoldUpdateItem& item : items) {
+      if (item.gradients.empty()) return absl::InvalidArgumentError("a table without a gradient");
+      reads.push_back({&item.plan, true});
+    }
+    return ToTensorFlow(CheckContents(reads, PoolFor(c)));
   }
 
  private:
@@ -108,7 +124,58 @@ class FoldUpdateOp : public Kernel {
   Nonfinite nonfinite_ = Nonfinite::kError;
 };
 
+class FoldUpdateOp : public Kernel {
+ public:
+  explicit FoldUpdateOp(OpKernelConstruction* c) : Kernel(c), work_(c) {}
+
+  void Work(OpKernelContext* c) override {
+    FoldUpdateWork::Inputs in;
+    OP_REQUIRES_OK(c, work_.Read(c, &in));
+    for (const FoldUpdateItem& item : in.items) {
+      OP_REQUIRES_OK(c, ToTensorFlow(item.table->CheckHandles(item.handles, item.plan.keys_size)));
+    }
+    OP_REQUIRES_OK(c, ToTensorFlow(FoldUpdate(in.items, work_.rule(), in.hyper, work_.nonfinite(), PoolFor(c))));
+  }
+
+ private:
+  const FoldUpdateWork work_;
+};
+
+// Gradients travel to the ranks that own the rows.
+class RankedFoldUpdateOp : public RankedKernel {
+ public:
+  explicit RankedFoldUpdateOp(OpKernelConstruction* c) : RankedKernel(c), work_(c) {}
+
+ protected:
+  const char* first_stage() const override { return "gradients"; }
+
+  absl::Status Begin(const RunPtr& run) override {
+    const auto in = std::make_shared<FoldUpdateWork::Inputs>();
+    TF_RETURN_IF_ERROR(work_.Read(run->context, in.get()));
+    std::vector<RankedGradients> gradients;
+    for (FoldUpdateItem& item : in->items) {
+      RankedGradients one{item.table, item.table->gradient_scale()};
+      one.item = std::move(item);
+      gradients.push_back(std::move(one));
+    }
+    Messages messages;
+    TF_RETURN_IF_ERROR(ToTensorFlow(SendGradients(gradients, run->world->rank(), run->world->size(), work_.nonfinite(),
+                                                  PoolFor(run->context), &messages)));
+    Exchange(run, "gradients", std::move(messages), nullptr, [this, in](const RunPtr& run, const Messages& messages) {
+      std::vector<Table*> tables;
+      for (const auto& table : in->tables) tables.push_back(table.get());
+      return ToTensorFlow(
+          ApplyGradients(tables, messages, work_.rule(), in->hyper, work_.nonfinite(), PoolFor(run->context)));
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  const FoldUpdateWork work_;
+};
+
 REGISTER_KERNEL_BUILDER(Name("MxrecFoldUpdate").Device(tensorflow::DEVICE_CPU), FoldUpdateOp);
+REGISTER_KERNEL_BUILDER(Name("MxrecFoldUpdate").Device(tensorflow::DEVICE_CPU).Label("ranks"), RankedFoldUpdateOp);
 
 }  // namespace
 }  // namespace mxrec

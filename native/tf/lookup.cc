@@ -12,7 +12,9 @@
 // padding: in a pooled feature padding keys count for nothing, and where there are only such they get no rows.
 #include "table/lookup.h"
 
+#include "exchange/ranked_lookup.h"
 #include "tf/border.h"
+#include "tf/ranked_kernel.h"
 
 namespace mxrec {
 namespace {
@@ -62,9 +64,10 @@ REGISTER_OP("MxrecLookup")
 enum Mode { kSkip = 0, kRead = 1, kInsert = 2 };
 enum View { kHidden = 0, kEach = 1, kPooled = 2 };
 
-class LookupOp : public Kernel {
+// What the op was told, and the outputs of a run of it.
+class LookupWork {
  public:
-  explicit LookupOp(OpKernelConstruction* c) : Kernel(c) {
+  explicit LookupWork(OpKernelConstruction* c) {
     OP_REQUIRES_OK(c, c->GetAttr("tables", &tables_));
     OP_REQUIRES_OK(c, c->GetAttr("table_in_plan", &table_in_plan_));
     OP_REQUIRES_OK(c, c->GetAttr("dims", &dims_));
@@ -122,37 +125,71 @@ class LookupOp : public Kernel {
     }
   }
 
-  void Work(OpKernelContext* c) override {
+  bool grouped() const { return grouped_; }
+
+  // One run. The tables live as long as it does.
+  struct Outputs {
     Plan plan;
-    OP_REQUIRES_OK(c, ParsePlan(c->input(0), &plan));
-    // Every output is there before the first row is: a step that lacks the memory for one inserts and counts nothing.
+    std::vector<std::shared_ptr<Table>> tables;
+    std::vector<LookupTable> lookups;
+    std::vector<LookupFeature> features;
+  };
+
+  // Whether the plan says that this rank's data have ended.
+  static bool HasEnded(OpKernelContext* c) {
+    return c->input(0).NumElements() == 1 && c->input(0).flat<int64_t>()(0) == kEndedPlan;
+  }
+
+  // Makes all outputs empty, and says which tables there are to answer for.
+  absl::Status AllocateNothing(OpKernelContext* c, Outputs* outputs) const {
     const int count = static_cast<int>(tables_.size());
-    std::vector<std::shared_ptr<Table>> tables(count);
-    std::vector<LookupTable> lookups(count);
+    outputs->tables.resize(count);
+    outputs->lookups.resize(count);
+    for (int i = 0; i < c->num_outputs(); ++i) {
+      Tensor* empty = nullptr;
+      TF_RETURN_IF_ERROR(c->allocate_output(i, i < count ? TensorShape({0, dims_[i]}) : TensorShape({0}), &empty));
+    }
+    for (int t = 0; t < count; ++t) {
+      if (modes_[t] == kSkip) continue;
+      TF_RETURN_IF_ERROR(FindTable(tables_[t], &outputs->tables[t]));
+      outputs->lookups[t] = {outputs->tables[t].get(), table_in_plan_[t], modes_[t] == kInsert, pads_[t] != 0};
+      TF_RETURN_IF_ERROR(BeginUse(c, outputs->tables[t], &outputs->lookups[t].use));
+    }
+    return absl::OkStatus();
+  }
+
+  // Every output is there before the first row is: a step that lacks the memory for one inserts and counts nothing.
+  absl::Status Allocate(OpKernelContext* c, Outputs* outputs) const {
+    Plan& plan = outputs->plan;
+    TF_RETURN_IF_ERROR(ParsePlan(c->input(0), &plan));
+    const int count = static_cast<int>(tables_.size());
+    std::vector<std::shared_ptr<Table>>& tables = outputs->tables;
+    std::vector<LookupTable>& lookups = outputs->lookups;
+    tables.resize(count);
+    lookups.resize(count);
     for (int t = 0; t < count; ++t) {
       const bool is_read = modes_[t] != kSkip;
       if (is_read) {
-        OP_REQUIRES_OK(c, FindTable(tables_[t], &tables[t]));
-        OP_REQUIRES(c, tables[t]->config().dim == dims_[t],
-                    absl::FailedPreconditionError("table '" + tables_[t] + "' has dim " +
-                                                  std::to_string(tables[t]->config().dim) + ", the graph expects " +
-                                                  std::to_string(dims_[t]) + ": rebuild the graph"));
-        OP_REQUIRES_OK(c, ToTensorFlow(plan.CheckTable(table_in_plan_[t], tables_[t], tables[t]->shards())));
+        TF_RETURN_IF_ERROR(FindTable(tables_[t], &tables[t]));
+        if (tables[t]->config().dim != dims_[t]) {
+          return absl::FailedPreconditionError("table '" + tables_[t] + "' has dim " +
+                                               std::to_string(tables[t]->config().dim) + ", the graph expects " +
+                                               std::to_string(dims_[t]) + ": rebuild the graph");
+        }
+        TF_RETURN_IF_ERROR(ToTensorFlow(plan.CheckTable(table_in_plan_[t], tables_[t], tables[t]->shards())));
       }
       const int64_t keys = is_read ? plan.tables()[table_in_plan_[t]].keys_size : 0;
       const bool with_rows = with_rows_[t] != 0;
       Tensor *rows = nullptr, *handles = nullptr;
-      OP_REQUIRES_OK(c, c->allocate_output(t, {with_rows ? keys : 0, dims_[t]}, &rows));
-      OP_REQUIRES_OK(c, c->allocate_output(count + t, {keys}, &handles));
+      TF_RETURN_IF_ERROR(c->allocate_output(t, {with_rows ? keys : 0, dims_[t]}, &rows));
+      TF_RETURN_IF_ERROR(c->allocate_output(count + t, {keys}, &handles));
       if (!is_read) continue;
       lookups[t] = {tables[t].get(), table_in_plan_[t], modes_[t] == kInsert, pads_[t] != 0, capacities_[t]};
       lookups[t].handles = handles->flat<int64_t>().data();
       if (with_rows) lookups[t].rows = rows->flat<float>().data();
-      OP_REQUIRES_OK(c, BeginUse(c, tables[t], &lookups[t].use));
+      TF_RETURN_IF_ERROR(BeginUse(c, tables[t], &lookups[t].use));
     }
-    std::vector<LookupFeature> features;
-    OP_REQUIRES_OK(c, AllocateEmbeddings(c, plan, &features));
-    OP_REQUIRES_OK(c, ToTensorFlow(Lookup(plan, grouped_, lookups, features, PoolFor(c))));
+    return AllocateEmbeddings(c, plan, &outputs->features);
   }
 
  private:
@@ -210,7 +247,63 @@ class LookupOp : public Kernel {
   bool grouped_ = true;
 };
 
+class LookupOp : public Kernel {
+ public:
+  explicit LookupOp(OpKernelConstruction* c) : Kernel(c), work_(c) {}
+
+  void Work(OpKernelContext* c) override {
+    LookupWork::Outputs out;
+    OP_REQUIRES_OK(c, work_.Allocate(c, &out));
+    OP_REQUIRES_OK(c, ToTensorFlow(Lookup(out.plan, work_.grouped(), out.lookups, out.features, PoolFor(c))));
+  }
+
+ private:
+  const LookupWork work_;
+};
+
+// Keys travel to the ranks that own them, and rows back.
+class RankedLookupOp : public RankedKernel {
+ public:
+  explicit RankedLookupOp(OpKernelConstruction* c) : RankedKernel(c), work_(c) {
+    OP_REQUIRES(c, work_.grouped(), absl::InvalidArgumentError("a batch of several ranks must be grouped"));
+  }
+
+ protected:
+  const char* first_stage() const override { return "keys"; }
+
+  absl::Status Begin(const RunPtr& run) override {
+    const int rank = run->world->rank(), ranks = run->world->size();
+    LookupWork::Outputs out;
+    std::shared_ptr<RankedLookup> lookup;
+    if (LookupWork::HasEnded(run->context)) {
+      TF_RETURN_IF_ERROR(work_.AllocateNothing(run->context, &out));
+      lookup = std::make_shared<RankedLookup>(rank, ranks, std::move(out.tables), std::move(out.lookups));
+    } else {
+      TF_RETURN_IF_ERROR(work_.Allocate(run->context, &out));
+      lookup = std::make_shared<RankedLookup>(rank, ranks, std::move(out.plan), std::move(out.tables),
+                                              std::move(out.lookups), std::move(out.features));
+    }
+    Messages requests;
+    TF_RETURN_IF_ERROR(ToTensorFlow(lookup->Ask(PoolFor(run->context), &requests)));
+    Exchange(run, "keys", std::move(requests), "rows", [this, lookup](const RunPtr& run, Messages requests) {
+      Messages answers;
+      TF_RETURN_IF_ERROR(
+          ToTensorFlow(lookup->Answer(std::move(requests), &preparer_, PoolFor(run->context), &answers)));
+      Exchange(run, "rows", std::move(answers), nullptr, [lookup](const RunPtr& run, Messages answers) {
+        return ToTensorFlow(lookup->Finish(std::move(answers), PoolFor(run->context)));
+      });
+      return absl::OkStatus();
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  const LookupWork work_;
+  Preparer preparer_{false};  // of the keys that all ranks ask for; the commit that follows at once finds their rows
+};
+
 REGISTER_KERNEL_BUILDER(Name("MxrecLookup").Device(tensorflow::DEVICE_CPU), LookupOp);
+REGISTER_KERNEL_BUILDER(Name("MxrecLookup").Device(tensorflow::DEVICE_CPU).Label("ranks"), RankedLookupOp);
 
 }  // namespace
 }  // namespace mxrec

@@ -4,6 +4,7 @@
 // TensorFlow may run them in parallel, ahead, or twice, and a training run gives the same bits.
 #pragma once
 
+#include "exchange/world.h"
 #include "table/preparer.h"
 #include "tf/border.h"
 
@@ -16,7 +17,10 @@ inline absl::Status PlanShape(InferenceContext* c) {
 
 class PlanOp : public Kernel {
  public:
-  explicit PlanOp(OpKernelConstruction* c) : Kernel(c) { OP_REQUIRES_OK(c, c->GetAttr("tables", &tables_)); }
+  // One of several ranks has the rows of a part of the keys, and finds them when all ranks have asked for theirs.
+  explicit PlanOp(OpKernelConstruction* c) : Kernel(c), preparer_(World::Current() == nullptr) {
+    OP_REQUIRES_OK(c, c->GetAttr("tables", &tables_));
+  }
 
  protected:
   using Ids = Preparer::Ids;

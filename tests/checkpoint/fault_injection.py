@@ -16,45 +16,27 @@ moment: what a save of C does there first, to tidy up, goes wrong as well. What 
 With "deltas", checkpoints hold what has changed where that is possible: under a new name. With "large", a table
 has so many bytes in one place that they bypass the page cache; that is tried under a new name alone.
 
-The operations are intercepted by fault_injection.c, which this script compiles and has loaded.
+The operations are intercepted by tests/shared/faults.c, which this script compiles and has loaded.
 """
 
 import collections
-import ctypes
 import errno
 import os
-import pathlib
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 
-SOURCE = pathlib.Path(__file__).with_suffix(".c")
-COUNT, ONCE, DIE, KILL = range(4)
+from tests.shared import faults
+from tests.shared.faults import COUNT, DIE, KILL, ONCE, arm
+
 NAMES = {"over the same name": 1, "under a new name": 2}
 KILLS = 12  # of each name
 DELTAS, LARGE = "deltas" in sys.argv[1:], "large" in sys.argv[1:]
 TABLES, DIM, ROWS = (["user"], 8192, 20) if LARGE else (["user", "item"], 4, 5)
 VALUES = {"A": 1.0, "B": 2.0, "C": 3.0, "D": 4.0}
 
-
-def load():
-    """The intercepting library; compiled first, and this script begun anew with it, if it is not there."""
-    library = ctypes.CDLL(None)
-    if not hasattr(library, "faults_arm"):
-        with tempfile.TemporaryDirectory(prefix="mxrec_faults_") as directory:
-            target = os.path.join(directory, "faults.so")
-            subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", target, SOURCE, "-ldl"], check=True)
-            environment = {**os.environ, "LD_PRELOAD": target, "TF_CPP_MIN_LOG_LEVEL": "3"}
-            command = [sys.executable, "-m", __spec__.name, *sys.argv[1:]]
-            sys.exit(subprocess.run(command, env=environment).returncode)
-    library.faults_log.restype = ctypes.c_char_p
-    library.faults_disarm.restype = ctypes.c_long
-    return library
-
-
-faults = load()
+faults.load(__spec__.name)
 
 # After that, so that TensorFlow is imported once.
 import numpy as np  # noqa: E402
@@ -66,10 +48,6 @@ from mx_rec.transaction import _lock  # noqa: E402
 from tests.shared.saver_model import Model, fill, native  # noqa: E402
 
 v1 = tf.compat.v1
-
-
-def arm(directory, n, how, error=errno.EIO):
-    faults.faults_arm(directory.encode(), ctypes.c_long(n), how, error)
 
 
 def neighbours(first):
@@ -156,7 +134,7 @@ class Trial:
     def interrupt(self):
         """From now on, B as model-1 is what is left by a save that was killed between the two renames of the tables."""
         attempt(self, 1, 0, COUNT, 0)
-        operations = faults.faults_log().decode().splitlines()
+        operations = faults.operations()
         attempt(self, 1, operations.index(f"rename {self.directory}/sparse-model-1") + 1, DIE, errno.EIO)
         assert not os.path.exists(os.path.join(self.directory, "sparse-model-1"))
         shutil.rmtree(self.pristine)
@@ -188,7 +166,7 @@ def attempt(trial, step, n, how, error):
         trial.subject.save(trial.directory, step)
     except (OSError, tf.errors.OpError) as exception:
         failure = exception
-    return failure is None, faults.faults_disarm(), failure
+    return failure is None, faults.disarm(), failure
 
 
 def assert_seen(operations):
@@ -215,7 +193,7 @@ def every_operation(trial, name, how):
         try:
             left.append(trial.check(trial.directory, has_succeeded))
         except BaseException:
-            lines = faults.faults_log().decode().splitlines()
+            lines = faults.operations()
             print(f"{name}: operation {n} of {operations} ({lines[n - 1] if n <= len(lines) else 'none'}): {failure}")
             raise
         if operations < n:
@@ -242,8 +220,8 @@ def count(subject, directory, step):
     prepare(subject, directory)
     arm(directory, 0, COUNT)
     subject.save(directory, step)
-    operations = faults.faults_disarm()
-    assert_seen(faults.faults_log().decode().splitlines())
+    operations = faults.disarm()
+    assert_seen(faults.operations())
     return operations
 
 

@@ -10,9 +10,7 @@ step, so that it saves over checkpoints of the same name. Children are forked fr
 TensorFlow but not used it, which saves them the time for that.
 """
 
-import gc
 import hashlib
-import importlib
 import os
 import random
 import shutil
@@ -24,16 +22,13 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from mx_rec._ops import library
 from mx_rec.util.variable import get_dense_and_sparse_variable
 from tests.shared import model
+from tests.shared.forking import QUICK_START, warm_up
 from tests.shared.optimizers import OPTIMIZERS
 
 v1 = tf.compat.v1
 STEPS = 60
-# A child lives for a few steps: what optimizes its graph would take longer than it saves.
-QUICK_START = v1.ConfigProto(inter_op_parallelism_threads=2, intra_op_parallelism_threads=1)
-QUICK_START.graph_options.rewrite_options.disable_meta_optimizer = True
 TABLES = {"memory": {"rows": 5000}, "disk": {"rows": 1, "host_vocabulary_size": 199, "ssd_vocabulary_size": 5000}}
 # Written while training goes on, and mostly what changed.
 DELTAS = {
@@ -88,21 +83,6 @@ def train(directory, options, say, back=0):
                 is_delta = bool(settings) and step % 5 != 0
                 saver.save(session, os.path.join(directory, "model"), global_step=step + 1, save_delta=is_delta)
                 say("saved", step + 1)
-
-
-def warm_up():
-    """Has this process do what each child would spend most of its life on. No session is run, so TensorFlow starts no
-    threads, which a child would not inherit."""
-    library.ops()
-    for name in ("mx_rec._lowering.lookups", "mx_rec.saver.saver"):
-        importlib.import_module(name)
-    with tf.Graph().as_default():
-        weight = v1.get_variable("weight", initializer=np.ones(model.DIM, np.float32))
-        v1.train.AdamOptimizer(0.01).minimize(tf.reduce_sum(weight), v1.train.get_or_create_global_step())
-        v1.train.Saver()
-    gc.collect()
-    gc.freeze()
-    gc.disable()  # it would touch, and so copy, all that a child shares with this process
 
 
 def in_child(work):

@@ -17,6 +17,7 @@ from mx_rec.optimizers import (
 )
 from mx_rec.util.variable import get_dense_and_sparse_variable
 from tests.shared import model
+from tests.shared.formulas import assert_close, every_key, first_rows, train_numpy
 from tests.shared.optimizer_cases import ADAGRAD, CASES, FTRL, LAZY_ADAM, ONE_OF_EACH, PLAIN, START, each
 from tests.shared.optimizers import FACTORIES
 from tests.shared.paths import ROOT
@@ -31,23 +32,10 @@ ID_OFFSET = "ASCEND_SPARSE_LOOKUP_ID_OFFSET"
 # ---- The three ways of training. Each returns {table: {key: row [1 + slots, dim]}}. ----
 
 
-def first_rows(keys):
-    """The embeddings that are written before training: of every other key."""
-    random = np.random.RandomState(5)
-    return {
-        name: {key: random.normal(scale=0.3, size=model.DIM).astype(np.float32) for key in np.unique(keys)[::2]}
-        for name in model.TABLES
-    }
-
-
 def write(tables, rows, slots):
     for name, table in tables.items():
         values = [np.stack([w, *(np.full(model.DIM, initial) for _, initial in slots)]) for w in rows[name].values()]
         table.native.write(list(rows[name]), values)
-
-
-def every_key(data):
-    return np.concatenate([data[name].reshape(-1) for name in model.TABLE_OF])
 
 
 def train(case, data, rates=None, by_address=False, steps=STEPS, **settings):
@@ -67,32 +55,6 @@ def train(case, data, rates=None, by_address=False, steps=STEPS, **settings):
         for table in built.tables.values():
             assert table.native.slots == tuple(name for name, _ in case.slots)
         return {name: dict(zip(keys.tolist(), rows)) for name, (keys, rows) in built.rows().items()}
-
-
-def train_numpy(case, data, rates=None, steps=STEPS):
-    """By the formulas, in double precision."""
-    fresh = np.stack([np.full(model.DIM, START), *(np.full(model.DIM, initial) for _, initial in case.slots)])
-    tables = {name: {} for name in model.TABLES}
-    for name, rows in first_rows(every_key(data)).items():
-        for key, w in rows.items():
-            tables[name][key] = np.concatenate([w[None].astype(np.float64), fresh[1:]])
-    for i in range(steps):
-        batch = {name: array[i * model.BATCH : (i + 1) * model.BATCH] for name, array in data.items()}
-        ids = {name: batch[name].reshape(model.BATCH, -1) for name in model.TABLE_OF}
-        e = np.zeros((model.BATCH, model.DIM))
-        for name, of_feature in ids.items():
-            rows = tables[model.TABLE_OF[name]]
-            for b, position in np.ndindex(of_feature.shape):
-                e[b] += rows.setdefault(of_feature[b, position], fresh.copy())[0]
-        gradient = (e - batch["target"]) / model.BATCH
-        sums = {}
-        for name, of_feature in ids.items():
-            for b, position in np.ndindex(of_feature.shape):
-                row = (model.TABLE_OF[name], of_feature[b, position])
-                sums[row] = sums.get(row, 0.0) + gradient[b]
-        for (name, key), g in sums.items():
-            case.rule(tables[name][key], g, case.rate if rates is None else rates[i], i + 1)
-    return tables
 
 
 def train_tensorflow(case, data, steps=STEPS):
@@ -127,18 +89,6 @@ def train_tensorflow(case, data, steps=STEPS):
         return result
 
 
-def assert_close(actual, expected, tolerance=1e-5):
-    for name, rows in actual.items():
-        keys = list(rows)
-        np.testing.assert_allclose(
-            np.stack([rows[key] for key in keys]),
-            np.stack([expected[name][key] for key in keys]),
-            rtol=0,
-            atol=tolerance,
-            err_msg=f"table '{name}'",
-        )
-
-
 # ---- The arithmetic ----
 
 
@@ -153,7 +103,7 @@ def test_follows_its_formula(case, expansion):
     data = model.batches(STEPS)
     by_address = "by_addr" in case.label
     actual = train(case, data, by_address=by_address, use_dynamic_expansion=expansion)
-    expected = train_numpy(case, data)
+    expected = train_numpy(case, data, STEPS)
     assert {name: set(rows) for name, rows in actual.items()} == {name: set(rows) for name, rows in expected.items()}
     assert_close(actual, expected)
 
@@ -205,7 +155,7 @@ def test_sums_the_gradients_of_a_row_over_all_lookups_of_a_step_before_the_rule(
 def test_a_fed_learning_rate_holds_for_its_step(case):
     data = model.batches(6)
     rates = [case.rate * factor for factor in (1.0, 0.5, 2.0, 0.0 if case is not FTRL else 1.0, 0.1, 1.0)]
-    assert_close(train(case, data, rates, steps=6), train_numpy(case, data, rates, steps=6))
+    assert_close(train(case, data, rates, steps=6), train_numpy(case, data, 6, rates))
 
 
 def schedule_of_a_variable():
@@ -327,7 +277,7 @@ def test_every_form_of_apply_gradients_trains_the_same(form, expansion):
         for _ in range(5):
             session.run(step)
         actual = {name: dict(zip(keys.tolist(), rows)) for name, (keys, rows) in built.rows().items()}
-    assert_close(actual, train_numpy(PLAIN, data, steps=5))
+    assert_close(actual, train_numpy(PLAIN, data, 5))
 
 
 def test_gradients_may_be_clipped_by_their_global_norm(started):

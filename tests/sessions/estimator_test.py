@@ -12,9 +12,9 @@ import tensorflow as tf
 
 import tf_adapter
 from mx_rec._native import reader
+from mx_rec._sessions import shared_clock
 from mx_rec.core.feature_process import EvictHook
 from mx_rec.graph.modifier import GraphModifierHook
-from mx_rec.saver import _timers
 from mx_rec.util.initialize import init, terminate_config_initializer
 from tests.shared import estimators, model
 from tests.shared.estimators import MODES, Job, data_of, evaluation_data, perform
@@ -256,7 +256,7 @@ def test_deltas_and_saves_while_training_goes_on(admission, tmp_path, monkeypatc
     terminate_config_initializer()
 
     ticks = itertools.count()
-    monkeypatch.setattr(_timers, "time", types.SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr(shared_clock, "time", types.SimpleNamespace(monotonic=lambda: next(ticks)))
     settings = {"is_async_checkpoint": True, "is_incremental_checkpoint": True}
     settings |= {"save_checkpoint_due_time": 100, "save_delta_checkpoints_secs": 2}
     for steps in (7, 5):  # in one process and then in another

@@ -182,7 +182,7 @@ NAMES = [
         "works",
     ),
     Name("CustomizedOptimizer", ("mx_rec.optimizers.base",), None, "works"),
-    # The vendor"s packages
+    # The vendor's packages
     Name(
         "NPUEstimator",
         ("npu_bridge.npu_init", "npu_device.compat.v1.npu_init", "tf_adapter"),
@@ -206,19 +206,19 @@ NAMES = [
         "npu_distributed_optimizer_wrapper",
         ("npu_bridge.npu_init", "npu_device.compat.v1.npu_init", "tf_adapter"),
         "optimizer",
-        "accepted",
+        "works",
     ),
     Name(
         "npu_allreduce",
         ("npu_bridge.npu_init", "npu_device.compat.v1.npu_init", "tf_adapter"),
         "values reduction",
-        "accepted",
+        "works",
     ),
     Name(
         "NPUBroadcastGlobalVariablesHook",
         ("npu_bridge.npu_init", "npu_device.compat.v1.npu_init", "tf_adapter"),
         "root_rank index",
-        "accepted",
+        "works",
     ),
     Name("npu_ops", ("npu_bridge.npu_init", "npu_device.compat.v1.npu_init", "tf_adapter"), None, "works"),
     Name("npu_unary_ops", ("npu_bridge.npu_init", "npu_device.compat.v1.npu_init", "tf_adapter"), None, "works"),

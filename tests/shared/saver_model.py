@@ -23,7 +23,12 @@ def add_table(name, dim=4, slots=ADAM, is_save=True, max_rows=0, optimizer="Lazy
     anchor = v1.get_variable(name, [0, dim], trainable=False, use_resource=True, initializer=v1.zeros_initializer())
     v1.add_to_collection(COLLECTION, anchor)
     table = types.SimpleNamespace(
-        table_name=name, is_save=is_save, key_dtype=tf.int64, native=native, optimizer_name=optimizer
+        is_dp=False,
+        table_name=name,
+        is_save=is_save,
+        key_dtype=tf.int64,
+        native=native,
+        optimizer_name=optimizer,
     )
     anchors.bind(anchor, table)
     return anchor

@@ -1,0 +1,1 @@
+"""What several ranks do together, started by MPI as users start them."""
