@@ -179,6 +179,7 @@ bench-quick: setup
 bench-smoke: setup
 	@echo '== a tiny benchmark'
 	@$(BIN)/python -m benchmarks --quick --only w1 --peers mx_rec --scale 1000 --rounds 1
+	@$(BIN)/python -m benchmarks.ranks --smoke
 
 bench-core: build/bench/all
 	@for bench in $$(find build/bench/bench -name '*_bench' 2>/dev/null | sort); do echo "== $$bench"; $$bench || exit 1; done

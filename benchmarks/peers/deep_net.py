@@ -22,11 +22,13 @@ def logits(inputs):
 
 
 class DeepNet:
-    """The net over `inputs` [examples, tables * dim]: an op that trains it, and the gradient for the tables."""
+    """The net over `inputs` [examples, tables * dim]: an op that trains it, and the gradient for the tables.
+    `average` makes of (gradient, variable) pairs those of several ranks."""
 
-    def __init__(self, inputs, labels):
+    def __init__(self, inputs, labels, average=lambda pairs: pairs):
         self.inputs = inputs
         loss = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels[:, tf.newaxis], logits=logits(inputs))
         variables = v1.get_collection(v1.GraphKeys.TRAINABLE_VARIABLES, scope="net/")
         self.input_gradient, *gradients = tf.gradients(tf.reduce_mean(loss), [inputs, *variables])
-        self.train_dense = v1.train.AdamOptimizer(1e-3).apply_gradients(list(zip(gradients, variables)))
+        pairs = average(list(zip(gradients, variables)))
+        self.train_dense = v1.train.AdamOptimizer(1e-3).apply_gradients(pairs)

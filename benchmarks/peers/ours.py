@@ -87,9 +87,10 @@ class Tables:
         """Ids [batches, tables, ...] as arrays [batches, ...] by table."""
         return dict(zip(self.names, tf.unstack(ids, len(self.names), axis=1)))
 
-    def make_populate(self):
+    def make_populate(self, part=lambda keys: keys):
         """A function of a session that makes all rows and returns their resident bytes each. It calls `settled()` when
-        the first rows are made: from there on memory is used by rows only.
+        the first rows are made: from there on memory is used by rows only. `part`: of keys [tables, rows], those that
+        this rank asks for.
 
         To be called while the graph is being built.
         """
@@ -105,7 +106,7 @@ class Tables:
             for first in range(0, self._work.rows, chunk):
                 rows = np.arange(first, min(first + chunk, self._work.rows))
                 keys = np.stack([workloads.key_of(table, rows) for table in range(self._work.tables)])
-                session.run(iterator.initializer, {ids: keys[np.newaxis]})
+                session.run(iterator.initializer, {ids: part(keys)[np.newaxis]})
                 session.run(insert)
                 if first == 0:
                     resident, size = worker.resident_bytes(), self.size()

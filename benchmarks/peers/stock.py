@@ -46,7 +46,7 @@ def outputs(work, tables, ids):
 
 def make_trainer(tables, optimizer):
     """A function (output, gradient of it) -> op that trains the tables; all ops of a trainer share the slots."""
-    apply = _lazy_adam if optimizer == "adam" else OPTIMIZERS[optimizer]().apply_gradients
+    apply = lazy_adam if optimizer == "adam" else OPTIMIZERS[optimizer]().apply_gradients
 
     def train_op(output, gradient):
         return apply(list(zip(tf.gradients(output, tables, grad_ys=gradient), tables)))
@@ -54,7 +54,8 @@ def make_trainer(tables, optimizer):
     return train_op
 
 
-def _lazy_adam(gradients_and_tables, rate=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8):
+def lazy_adam(gradients_and_tables, rate=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8):
+    """An op that updates the rows that have gradients, and no others."""
     with v1.variable_scope("lazy_adam", reuse=v1.AUTO_REUSE, use_resource=True):
         step = v1.get_variable("step", [], initializer=v1.zeros_initializer(), trainable=False)
         now = step + 1.0
