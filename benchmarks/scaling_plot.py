@@ -22,7 +22,7 @@ def main(picture):
     curves.plot(ranks, points, "k.", label=f"simulated, {data['link']}")
     curves.set(xscale="log", ylim=(0, 105), xlabel="ranks", ylabel="%", title="samples/s of a rank, beside one alone")
     curves.axvline(256, color="gray", linewidth=0.7, linestyle=":")
-    curves.text(256, 3, " as many as mx_rec takes", fontsize=8, color="gray")
+    curves.text(256, 3, "as many as mx_rec takes ", fontsize=8, color="gray", ha="right")
     curves.legend()
     curves.grid(alpha=0.3)
     ranks = sorted(map(int, data["parts"]))[1:]

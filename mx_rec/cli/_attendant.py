@@ -162,7 +162,10 @@ class _Attendant:
 
 
 def _shorten(text):
-    text = text.strip()
+    """Returns an error's text without what TensorFlow says of where the op was built, which the script's own traceback
+    tells."""
+    text = re.split(r"^Original stack trace for ", text, flags=re.MULTILINE)[0]
+    text = re.sub(r'^ +File ".*", line \d+, in .*\n', "", text, flags=re.MULTILINE).strip()
     return text if len(text) <= _TEXT else f"{text[:_TEXT]} ..."
 
 

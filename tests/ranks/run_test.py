@@ -113,6 +113,24 @@ def test_a_rank_that_fails_ends_all_and_its_error_comes_last(line, status, why, 
     assert processes_of(path) == []
 
 
+@mpi.needed
+@pytest.mark.slow
+def test_of_an_error_of_tensorflow_only_what_it_says_comes_last(script):
+    path = script(
+        """
+        import tensorflow as tf
+
+        tf.compat.v1.disable_eager_execution()
+        number = tf.compat.v1.placeholder(tf.float32)
+        with tf.compat.v1.Session() as session:
+            session.run(tf.debugging.check_numerics(number, "the number is none"), {number: float("nan")})
+        """
+    )
+    last = call("-n", 1, "--hosts", "localhost", "--mpiexec", mpi.MPIRUN, path).stderr.rpartition("failed first: ")[2]
+    assert "the number is none : Tensor had NaN values" in last
+    assert "File " not in last and "Original stack trace" not in last
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)]
