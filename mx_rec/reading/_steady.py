@@ -4,6 +4,8 @@ A reader first opens all it needs and then makes sure that the name still means 
 that was opened is of one save, and stays so. Where that fails, because another save took the name, it begins again.
 """
 
+import os
+import time
 from collections.abc import Callable
 from typing import NamedTuple, Optional, TypeVar
 
@@ -13,6 +15,10 @@ from mx_rec.transaction import _recovery
 
 # A save takes milliseconds at least, opening files less than one: twenty of them in a row are no accident.
 ATTEMPTS = 20
+# While a save puts its directories in their places, whoever lists them may miss the old one and the new one; a process
+# that waits for its turn just then makes that last for milliseconds. So what is missing so often, and so many seconds
+# apart, is not there.
+LOOKS, APART = 5, 0.01
 
 _T = TypeVar("_T")
 
@@ -35,6 +41,17 @@ class Version(NamedTuple):
         """Tells whether the name still means this version."""
         return Version.of(self.prefix) == self
 
+    def is_settled(self) -> bool:
+        """Tells whether a reading that failed would fail again: the name still means this version, and if that is
+        nothing, then not only for an instant."""
+        if os.path.isdir(self.location.sparse):
+            return self.is_current()
+        for _ in range(LOOKS - 1):
+            time.sleep(APART)
+            if os.path.isdir(self.location.sparse) or not self.is_current():
+                return False
+        return True
+
     def confirm(self) -> None:
         """Raises ReplacedError unless the name still means this version. Files that were opened since this was made are
         of one save if this returns."""
@@ -47,16 +64,16 @@ class ReplacedError(ValueError):
 
 
 def steadily(
-    prefix: str, read: Callable[[Version], _T], is_current: Callable[[Version], bool] = Version.is_current
+    prefix: str, read: Callable[[Version], _T], is_settled: Callable[[Version], bool] = Version.is_settled
 ) -> _T:
     """Returns read(version) of the checkpoint `prefix`; again if it raises and the checkpoint was replaced meanwhile,
-    as `is_current` tells. `read` must take back what it did when it raises. ReplacedError if that never ends."""
+    as `is_settled` tells. `read` must take back what it did when it raises. ReplacedError if that never ends."""
     for _ in range(ATTEMPTS):
         version = Version.of(prefix)
         try:
             return read(version)
         except Exception as error:
-            if is_current(version):
+            if is_settled(version):
                 raise
             failure = error
             logger.info("checkpoint '%s' was replaced while it was read; reading begins again (%s)", prefix, error)

@@ -824,6 +824,28 @@ def test_a_directory_that_goes_while_it_is_read_is_read_again_if_another_took_it
         steadily([str(directory)], lambda checkpoint: read(checkpoint, False))
 
 
+@pytest.mark.parametrize("is_found", [False, True], ids=["before it is found", "after it was found"])
+def test_a_checkpoint_without_a_name_for_an_instant_is_read_later(is_found, run, monkeypatch):
+    directory, aside = run / "sparse-model-9", run / "aside"
+    find, looks = _finding.find, []
+
+    def find_while_a_save_renames(path):
+        looks.append(path)
+        if len(looks) == 1 and not is_found:
+            directory.rename(aside)
+        try:
+            return find(path)
+        finally:
+            if len(looks) == 1 and is_found:
+                directory.rename(aside)
+            elif aside.exists():
+                aside.rename(directory)
+
+    monkeypatch.setattr(_finding, "find", find_while_a_save_renames)
+    read = steadily([str(run / "model-9")], lambda checkpoint: checkpoint.directory)
+    assert read == str(directory) and len(looks) > 2  # the second and third are of the attempt that succeeded
+
+
 def test_export_with_nothing_to_export_warns(monkeypatch, tmp_path, log):
     monkeypatch.setattr(part(sparse.saver._Last), "sparse_dir", None)
     assert export() == 0

@@ -15,7 +15,7 @@ from mx_rec.graph.modifier import GraphModifierHook
 from mx_rec.optimizers.lazy_adam import create_hash_optimizer
 from mx_rec.util.initialize import get_rank_id, get_rank_size
 from mx_rec.util.variable import get_dense_and_sparse_variable
-from tests.ranks.sessions import agreed, everyone
+from tests.ranks.sessions import agreed, everyone, run
 from tests.shared import model
 
 v1 = tf.compat.v1
@@ -136,16 +136,5 @@ CASES = (
 )
 
 
-def main(folder, *names):
-    for case in CASES:
-        if names and case.__name__ not in names:
-            continue
-        place = pathlib.Path(folder, case.__name__)
-        place.mkdir(exist_ok=True)
-        case(place)
-        print(f"rank {RANK}: {case.__name__} passed", flush=True)
-    print(f"rank {RANK}: all cases passed", flush=True)
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run(CASES, *sys.argv[1:])

@@ -5,13 +5,12 @@ Three ranks at least. Every rank checks that it gets the error, and prints "all 
 
 import contextlib
 import os
-import pathlib
 import sys
 
 import numpy as np
 import tensorflow as tf
 
-from tests.ranks.sessions import LAST, RANK, SIZE, Trainer, agreed, everyone
+from tests.ranks.sessions import LAST, RANK, SIZE, Trainer, agreed, everyone, run
 from tests.shared import model
 
 v1 = tf.compat.v1
@@ -105,15 +104,6 @@ def a_session_keeps_two_checkpoints(folder):
 CASES = (saves_that_differ, a_session_keeps_two_checkpoints)
 
 
-def main(folder):
-    assert SIZE >= 3
-    for case in CASES:
-        place = pathlib.Path(folder, case.__name__)
-        place.mkdir(exist_ok=True)
-        case(place)
-        print(f"rank {RANK}: {case.__name__} passed", flush=True)
-    print(f"rank {RANK}: all cases passed", flush=True)
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    assert SIZE >= 3
+    run(CASES, *sys.argv[1:])

@@ -241,9 +241,11 @@ def errors_reach_all_ranks(folder):
             else:
                 raise AssertionError("no error")
             session.run(trainer.step)
-            damaged = [name for name in trainer.batch if name not in ("ids", "factor")]
+            (plan,) = (name for name in trainer.batch if name not in ("ids", "factor"))
+            # All that the step reads: an iterator whose next batch is on its way when a step fails is cancelled.
+            damaged = {trainer.batch[plan]: np.arange(5), trainer.batch["factor"]: 1.0}
             try:
-                session.run(trainer.step, {trainer.batch[damaged[0]]: np.arange(5)} if RANK == LAST else {})
+                session.run(trainer.step, damaged if RANK == LAST else {})
             except tf.errors.InvalidArgumentError as error:
                 assert "prepared batch" in str(error), error
             else:
@@ -383,8 +385,9 @@ CASES = (
 )
 
 
-def main(folder, *names):
-    for case in CASES:
+def run(cases, folder, *names):
+    """Runs those of the cases that are named, or all, each in a folder of its own that all ranks share."""
+    for case in cases:
         if names and case.__name__ not in names:
             continue
         place = pathlib.Path(folder, case.__name__)
@@ -395,4 +398,4 @@ def main(folder, *names):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run(CASES, *sys.argv[1:])
