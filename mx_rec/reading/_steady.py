@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Optional, TypeVar
 
 from mx_rec._log import logger
-from mx_rec.checkpoint import _layout, _manifest
+from mx_rec.checkpoint import _chain, _layout, _manifest
 from mx_rec.transaction import _recovery
 
 # A save takes milliseconds at least, opening files less than one: twenty of them in a row are no accident.
@@ -30,20 +30,23 @@ class Version(NamedTuple):
     location: _recovery.Location
     manifest_crc32c: Optional[int]
     dense_index_crc32c: Optional[int]
+    shares: tuple[str, ...]  # where the tables of all ranks are that saved it together, each into its own
 
     @classmethod
     def of(cls, prefix: str) -> "Version":
         location = _recovery.locate(prefix)
         crcs = _manifest.identity(location.sparse), _layout.dense_crc32c(location.dense)
-        return cls(prefix, location, *crcs)
+        return cls(prefix, location, *crcs, _shares_of(location.sparse))
 
     def is_current(self) -> bool:
         """Tells whether the name still means this version."""
         return Version.of(self.prefix) == self
 
-    def is_settled(self) -> bool:
-        """Tells whether a reading that failed would fail again: the name still means this version, and if that is
-        nothing, then not only for an instant."""
+    def is_settled(self, error: Exception) -> bool:
+        """Tells whether a reading of this version that failed by `error` would fail again: the name still means this
+        version, and if that is nothing, then not only for an instant."""
+        if isinstance(error, ReplacedError):
+            return False  # even if the name means this version again: it was seen between two renames
         if os.path.isdir(self.location.sparse):
             return self.is_current()
         for _ in range(LOOKS - 1):
@@ -59,12 +62,22 @@ class Version(NamedTuple):
             raise ReplacedError(f"checkpoint '{self.prefix}' was replaced or removed while it was read")
 
 
+def _shares_of(directory):
+    try:
+        prefixes = _chain.prefixes_of_save(directory)
+    except (OSError, ValueError):
+        return ()  # whoever reads the manifest says so
+    return tuple(_recovery.locate(prefix).sparse for prefix in prefixes) if len(prefixes) > 1 else ()
+
+
 class ReplacedError(ValueError):
     """Another save took a checkpoint's name, or removed it, while it was read."""
 
 
 def steadily(
-    prefix: str, read: Callable[[Version], _T], is_settled: Callable[[Version], bool] = Version.is_settled
+    prefix: str,
+    read: Callable[[Version], _T],
+    is_settled: Callable[[Version, Exception], bool] = Version.is_settled,
 ) -> _T:
     """Returns read(version) of the checkpoint `prefix`; again if it raises and the checkpoint was replaced meanwhile,
     as `is_settled` tells. `read` must take back what it did when it raises. ReplacedError if that never ends."""
@@ -73,7 +86,7 @@ def steadily(
         try:
             return read(version)
         except Exception as error:
-            if is_settled(version):
+            if is_settled(version, error):
                 raise
             failure = error
             logger.info("checkpoint '%s' was replaced while it was read; reading begins again (%s)", prefix, error)

@@ -4,7 +4,9 @@ import pathlib
 
 import pytest
 
+from mx_rec.checkpoint import _manifest
 from mx_rec.reading import _steady
+from mx_rec.transaction._transaction import Transaction
 
 
 @pytest.fixture
@@ -48,3 +50,41 @@ def test_an_error_of_a_checkpoint_that_stays_is_raised_at_once(directory, tmp_pa
 
     with pytest.raises(ValueError, match="t"):
         _steady.steadily(str(tmp_path / "model"), damaged)
+
+
+def test_a_checkpoint_that_was_seen_as_another_one_for_an_instant_is_read_again(directory, tmp_path):
+    tries = []
+
+    def confirm_between_two_renames(version):
+        tries.append(version)
+        if len(tries) == 1:
+            (directory / "manifest.json").write_text("{}")
+            try:
+                version.confirm()
+            finally:
+                (directory / "manifest.json").unlink()
+        return read(version)
+
+    assert _steady.steadily(str(tmp_path / "model"), confirm_between_two_renames) == ["t"]
+    assert tries[0] == tries[1]
+
+
+def test_a_share_of_another_rank_that_takes_its_place_while_it_is_read_is_read_there(tmp_path):
+    transactions = [Transaction.begin(str(tmp_path / f"model-{rank}")) for rank in (1, 0)]
+    for rank, transaction in zip((1, 0), transactions):
+        for end in (".data-00000-of-00001", ".index"):
+            pathlib.Path(transaction.dense_prefix + end).write_text("dense")
+        share = _manifest.Share(rank, 5, ("sparse-model-0", "sparse-model-1"), ())
+        transaction.complete(7, {}, None, share)
+    tries = []
+
+    def read_the_other(version):
+        tries.append(version.shares)
+        other = pathlib.Path(version.shares[1])
+        if len(tries) == 1:
+            transactions[0].install()
+        return [path.name for path in other.iterdir()]
+
+    assert _steady.steadily(str(tmp_path / "model-0"), read_the_other) == [_manifest.NAME]
+    assert tries[0] != tries[1] and pathlib.Path(tries[1][1]) == tmp_path / "sparse-model-1"
+    transactions[1].install()

@@ -16,7 +16,6 @@ from mx_rec._log import logger
 from mx_rec._native.file_facts import FileFacts, joined
 from mx_rec._native.snapshot import Numbers, Share
 from mx_rec.checkpoint import _chain, _layout, _manifest
-from mx_rec.reading import _steady
 from mx_rec.transaction import _recovery
 
 
@@ -152,13 +151,13 @@ def _look(prefix):
 
 
 def check_same(link: _chain.Link, identity: Optional[int], meeting: _ranks.Meeting) -> None:
-    """Meets all ranks. Raises ReplacedError unless they restore the same save; `identity`: of the manifest of `link`,
+    """Meets all ranks. Raises ValueError unless they restore the same save; `identity`: of the manifest of `link`,
     the last of a chain."""
     share = None if link.manifest is None else link.manifest.share
     told = meeting.meet(lambda: (identity if share is None else share.save, link.directory))
     for rank, (its, directory) in enumerate(told):
         if its != told[0][0]:
-            raise _steady.ReplacedError(
+            raise ValueError(
                 f"rank 0 restores '{told[0][1]}', rank {rank} '{directory}', which is of another save: all ranks must "
                 "restore the same checkpoint"
             )

@@ -269,7 +269,7 @@ def _restore(self, sess, save_path):
             _shares.find(_version(prefix)),
             lambda version: _restore_all(self, sess, version, tables),
             # Ranks try again together.
-            lambda version: all(_ranks.together("restore/again", version.is_settled)),
+            lambda version, error: all(_ranks.together("restore/again", lambda: version.is_settled(error))),
         )
     elif not _covered(self).tables_only:
         _PATCHES["restore"].stock(self, sess, _locate(prefix) if _layout.is_local(prefix) else save_path)
