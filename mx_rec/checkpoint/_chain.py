@@ -84,7 +84,12 @@ def prefixes_of_save(directory: str) -> list[str]:
     manifest = _manifest.read(directory)
     if manifest is None or manifest.share is None:
         return [_layout.prefix_of(directory)]
-    return [prefix_of_share(directory, manifest.share, rank) for rank in range(len(manifest.share.directories))]
+    return prefixes_of_shares(directory, manifest.share)
+
+
+def prefixes_of_shares(directory: str, share: _manifest.Share) -> list[str]:
+    """Returns the prefix of each rank's checkpoint, of the save whose share `directory` is."""
+    return [prefix_of_share(directory, share, rank) for rank in range(len(share.directories))]
 
 
 def prefix_of_share(directory: str, share: _manifest.Share, rank: int) -> str:

@@ -4,7 +4,6 @@ import contextlib
 import io
 import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -20,7 +19,6 @@ def steadily(paths: Sequence[str], read: Callable[..., _T]) -> _T:
     time in which they were the same at its end as at its beginning. Files are immutable below a directory of tables,
     and a save replaces the directory, so what was read meanwhile is of one save. What `read` raises then, or
     CheckpointError if another save always came between."""
-    missed = 0  # in a row
     for _ in range(_steady.ATTEMPTS):
         # With the encoding of the terminal, by which commands choose their characters.
         printed = io.TextIOWrapper(io.BytesIO(), encoding=sys.stdout.encoding, errors=sys.stdout.errors)
@@ -34,9 +32,7 @@ def steadily(paths: Sequence[str], read: Callable[..., _T]) -> _T:
         except (CheckpointError, OSError) as error:  # such as of a directory that has gone while it was listed
             failure = error
         is_there = len(before) == len(paths) and all(os.path.isdir(directory) for directory, _ in before)
-        missed = 0 if is_there else missed + 1
-        if 0 < missed < _steady.LOOKS:
-            time.sleep(_steady.APART)
+        if not is_there and _steady.comes_back(lambda: _are_there(paths)):
             continue
         if all(_manifest.identity(directory) == identity for directory, identity in before):
             printed.seek(0)
@@ -48,3 +44,10 @@ def steadily(paths: Sequence[str], read: Callable[..., _T]) -> _T:
         f"{' or '.join(map(repr, paths))} was replaced by another save each of the {_steady.ATTEMPTS} times it was "
         "read; name a checkpoint that stays for a while, one with a step"
     )
+
+
+def _are_there(paths):
+    try:
+        return all(os.path.isdir(_finding.find(path)) for path in paths)
+    except (CheckpointError, OSError):
+        return False

@@ -49,17 +49,22 @@ class Version(NamedTuple):
             return False  # even if the name means this version again: it was seen between two renames
         if os.path.isdir(self.location.sparse):
             return self.is_current()
-        for _ in range(LOOKS - 1):
-            time.sleep(APART)
-            if os.path.isdir(self.location.sparse) or not self.is_current():
-                return False
-        return True
+        return not comes_back(lambda: os.path.isdir(self.location.sparse) or not self.is_current())
 
     def confirm(self) -> None:
         """Raises ReplacedError unless the name still means this version. Files that were opened since this was made are
         of one save if this returns."""
         if not self.is_current():
             raise ReplacedError(f"checkpoint '{self.prefix}' was replaced or removed while it was read")
+
+
+def comes_back(is_there: Callable[[], bool]) -> bool:
+    """Tells whether what is missing was so only for an instant, between two renames."""
+    for _ in range(LOOKS - 1):
+        time.sleep(APART)
+        if is_there():
+            return True
+    return False
 
 
 def _shares_of(directory):

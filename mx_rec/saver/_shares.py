@@ -146,8 +146,7 @@ def _look(prefix):
     share = None if manifest is None else manifest.share
     if share is None:
         return _Found(path, True)
-    prefixes = (_chain.prefix_of_share(directory, share, rank) for rank in range(len(share.directories)))
-    return _Found(path, True, share.rank, share.save, tuple(prefixes))
+    return _Found(path, True, share.rank, share.save, tuple(_chain.prefixes_of_shares(directory, share)))
 
 
 def check_same(link: _chain.Link, identity: Optional[int], meeting: _ranks.Meeting) -> None:
